@@ -1,0 +1,28 @@
+// A weight matrix exactly as the checkpoint stores it: a view on mapped bytes, never up-converted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal::kernels {
+
+enum class WeightFormat : std::uint8_t {
+  kF32,
+  kBf16,
+  kFp8,  // E4M3, one UE8M0 scale per tile of 32 rows x 32 columns
+  kFp4,  // E2M1, two per byte (even column in the low nibble), one UE8M0 scale per row and 32 columns
+};
+
+// rows x cols, row-major; y = W x has `rows` outputs. Owned by the checkpoint's mapping, which outlives every view.
+struct Weight {
+  WeightFormat format = WeightFormat::kBf16;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* values = nullptr;
+  const std::uint8_t* scales = nullptr;  // kFp8: [ceil(rows/32)][cols/32]; kFp4: [rows][cols/32]; else null
+
+  bool is_quantized() const { return format == WeightFormat::kFp8 || format == WeightFormat::kFp4; }
+  explicit operator bool() const { return values != nullptr; }
+};
+
+}  // namespace shoal::kernels
