@@ -1,0 +1,34 @@
+// Typed look-ups in a request body: absent and null mean "not given", another type is an error that names the field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "actors/codec/json_value.h"
+#include "schemas/result.h"
+
+namespace shoal {
+
+// The member when it is given; null when it is absent or null.
+const JsonValue* given(const JsonValue& object, std::string_view name);
+
+// kInvalid: "invalid request body: NAME: expected WANTED, got KIND".
+tl::unexpected<Error> wrong_type(std::string_view name, std::string_view wanted, const JsonValue& got);
+// kInvalid: "invalid request body: NAME: WHAT".
+tl::unexpected<Error> bad_field(std::string_view name, std::string_view what);
+
+// Null when not given; lives as long as `object`.
+Result<const std::string*> string_field(const JsonValue& object, std::string_view name);
+Result<std::optional<bool>> bool_field(const JsonValue& object, std::string_view name);
+Result<std::optional<double>> number_field(const JsonValue& object, std::string_view name);
+// Written without point and exponent, within 64 bits.
+Result<std::optional<std::int64_t>> integer_field(const JsonValue& object, std::string_view name);
+// 0 .. 2^64 - 1.
+Result<std::optional<std::uint64_t>> unsigned_field(const JsonValue& object, std::string_view name);
+
+std::optional<std::int64_t> as_integer(const JsonValue& value);
+double as_double(const JsonValue& number);
+
+}  // namespace shoal
