@@ -2,6 +2,7 @@
 #include "actors/codec/tokenizer_backtrack.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "schemas/check.h"
 
@@ -27,19 +28,18 @@ BacktrackEncoder::BacktrackEncoder(const MergeTable& table, const std::vector<st
   std::vector<ByteTrie::Entry> entries;
   entries.reserve(symbol_bytes.size());
   for (const std::string_view bytes : symbol_bytes) {
-    const auto symbol = static_cast<Symbol>(entries.size());
-    entries.push_back({bytes, symbol});
-    sizes_.push_back(static_cast<std::uint32_t>(bytes.size()));
-    if (symbol < kFirstProduct) {
-      parts_.push_back({symbol, symbol});
-    } else {
-      const Merge& merge = table.merges()[symbol - kFirstProduct];
-      parts_.push_back({merge.left, merge.right});
-    }
+    entries.push_back({bytes, static_cast<std::uint32_t>(entries.size())});
   }
   trie_ = ByteTrie(std::move(entries));
+  symbols_.reserve(symbol_bytes.size());
   for (const std::string_view bytes : symbol_bytes) {
-    shorter_.push_back(bytes.size() == 1 ? kNoSymbol : trie_.longest(bytes.substr(0, bytes.size() - 1)));
+    SymbolData data{0, 0, kNoSymbol, static_cast<std::uint32_t>(bytes.size())};
+    if (const std::size_t symbol = symbols_.size(); symbol >= kFirstProduct) {
+      data.left = table.merges()[symbol - kFirstProduct].left;
+      data.right = table.merges()[symbol - kFirstProduct].right;
+      data.shorter = trie_.longest(bytes.substr(0, bytes.size() - 1));
+    }
+    symbols_.push_back(data);
   }
 }
 
@@ -57,10 +57,10 @@ bool BacktrackEncoder::compatible(Symbol left, Symbol right) const {
     if (newest < kFirstProduct) return true;
     if (undo_left) {
       limit = left;
-      left = parts_[left].right;
+      left = symbols_[left].right;
     } else {
       limit = right + 1;
-      right = parts_[right].left;
+      right = symbols_[right].left;
     }
   }
 }
@@ -74,12 +74,12 @@ void BacktrackEncoder::encode(std::string_view piece, Scratch& scratch, std::vec
   while (at < piece.size()) {
     const bool first = out.size() == base;
     while (candidate != kNoSymbol &&
-           (is_dead(at + sizes_[candidate]) || (!first && !compatible(out.back(), candidate)))) {
-      candidate = shorter_[candidate];
+           (is_dead(at + symbols_[candidate].size) || (!first && !compatible(out.back(), candidate)))) {
+      candidate = symbols_[candidate].shorter;
     }
     if (candidate != kNoSymbol) {
       out.push_back(candidate);
-      at += sizes_[candidate];
+      at += symbols_[candidate].size;
       if (at < piece.size()) candidate = trie_.longest(piece.substr(at));
       continue;
     }
@@ -88,7 +88,7 @@ void BacktrackEncoder::encode(std::string_view piece, Scratch& scratch, std::vec
     scratch.dead[at >> 6] |= std::uint64_t{1} << (at & 63);
     candidate = out.back();
     out.pop_back();
-    at -= sizes_[candidate];
+    at -= symbols_[candidate].size;
   }
 }
 

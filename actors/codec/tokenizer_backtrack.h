@@ -31,17 +31,17 @@ class BacktrackEncoder {
   void encode(std::string_view piece, Scratch& scratch, std::vector<Symbol>& out) const;
 
  private:
-  struct Parts {
-    Symbol left;
+  struct SymbolData {  // a quarter of a cache line
+    Symbol left;       // the parts of a product
     Symbol right;
+    Symbol shorter;    // the longest symbol that is a proper prefix of this one; of a byte kNoSymbol
+    std::uint32_t size;
   };
   bool compatible(Symbol left, Symbol right) const;
 
   const MergeTable& table_;
   ByteTrie trie_;
-  std::vector<Parts> parts_;           // of a byte: itself
-  std::vector<std::uint32_t> sizes_;   // in bytes
-  std::vector<Symbol> shorter_;        // the longest symbol that is a proper prefix of this one, kNoSymbol for a byte
+  std::vector<SymbolData> symbols_;
 };
 
 }  // namespace shoal

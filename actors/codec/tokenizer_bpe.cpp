@@ -2,7 +2,10 @@
 #include "actors/codec/tokenizer_bpe.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "actors/codec/tokenizer_pieces.h"
@@ -26,6 +29,25 @@ std::vector<bool> find_reachable(const MergeTable& table, const std::vector<std:
   return reachable;
 }
 
+// Remembers what short pieces were merged to, within one text: names and rare words repeat. Direct-mapped, 64 KB.
+class MergeCache {
+ public:
+  struct Entry {
+    PieceMap::Key piece;  // all zeros: free
+    std::array<TokenId, 3> tokens{};
+    std::uint32_t count = 0;
+  };
+
+  Entry& place_of(const PieceMap::Probe& probe) { return entries_[probe.slot & (kEntries - 1)]; }
+
+ private:
+  static constexpr std::size_t kEntries = 2048;
+  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
+};
+
+// Shorter texts would pay more for the empty cache than it saves.
+constexpr std::size_t kCachedText = 16 * 1024;
+
 }  // namespace
 
 SymbolVocabulary number_symbols(const TokenizerFile& file) {
@@ -47,6 +69,49 @@ SymbolVocabulary number_symbols(const TokenizerFile& file) {
   return vocabulary;
 }
 
+// What one call of encode() works with.
+class BytePairEncoder::Merger {
+ public:
+  Merger(const BytePairEncoder& encoder, std::size_t text_size, std::vector<TokenId>& out)
+      : encoder_(encoder), by_rank_(encoder.table_), out_(out) {
+    if (text_size >= kCachedText) cache_.emplace();
+  }
+
+  void merge(std::string_view piece) {
+    symbols_.clear();
+    if (encoder_.backtrack_) {
+      encoder_.backtrack_->encode(piece, scratch_, symbols_);
+    } else {
+      by_rank_.encode(piece, symbols_);
+    }
+    for (const Symbol symbol : symbols_) out_.push_back(encoder_.tokens_[symbol]);
+  }
+
+  void merge_short(std::string_view piece, const PieceMap::Probe& probe) {
+    if (!cache_) return merge(piece);
+    MergeCache::Entry& entry = cache_->place_of(probe);
+    if (entry.piece == probe.key) {
+      out_.insert(out_.end(), entry.tokens.begin(), entry.tokens.begin() + entry.count);
+      return;
+    }
+    const std::size_t before = out_.size();
+    merge(piece);
+    const std::size_t count = out_.size() - before;
+    if (count > entry.tokens.size()) return;
+    entry.piece = probe.key;
+    entry.count = static_cast<std::uint32_t>(count);
+    std::copy_n(out_.end() - static_cast<std::ptrdiff_t>(count), count, entry.tokens.begin());
+  }
+
+ private:
+  const BytePairEncoder& encoder_;
+  BacktrackEncoder::Scratch scratch_;
+  RankEncoder by_rank_;
+  std::vector<Symbol> symbols_;
+  std::optional<MergeCache> cache_;
+  std::vector<TokenId>& out_;
+};
+
 BytePairEncoder::BytePairEncoder(const TokenizerFile& file) : BytePairEncoder(file, number_symbols(file)) {}
 
 BytePairEncoder::BytePairEncoder(const TokenizerFile& file, SymbolVocabulary vocabulary)
@@ -65,28 +130,34 @@ BytePairEncoder::BytePairEncoder(const TokenizerFile& file, SymbolVocabulary voc
   if (all_reachable && BacktrackEncoder::fits(table_)) backtrack_.emplace(table_, symbol_bytes);
 }
 
+// Pieces are taken in batches so that their look-ups wait for memory together.
 void BytePairEncoder::encode(std::string_view text, std::vector<TokenId>& out) const {
+  struct Piece {
+    std::string_view text;
+    PieceMap::Probe probe;
+  };
+  constexpr std::size_t kBatch = 16;
+  std::array<Piece, kBatch> batch;
+  Merger merger(*this, text.size(), out);
   const char* const end = text.data() + text.size();
-  BacktrackEncoder::Scratch scratch;
-  RankEncoder by_rank(table_);
-  std::vector<Symbol> symbols;
   for (const char* at = text.data(); at != end;) {
-    const char* const next = piece_end(at, end);
-    const std::string_view piece(at, static_cast<std::size_t>(next - at));
-    at = next;
-    if (piece.size() <= PieceMap::kLongest) {
-      if (const TokenId token = whole_->find(piece, end); token != PieceMap::kNone) {
+    std::size_t count = 0;
+    for (; count < kBatch && at != end; ++count) {
+      const char* const next = piece_end(at, end);
+      Piece& piece = batch[count];
+      piece.text = {at, static_cast<std::size_t>(next - at)};
+      if (piece.text.size() <= PieceMap::kLongest) piece.probe = whole_->start(piece.text, end);
+      at = next;
+    }
+    for (const Piece& piece : std::span(batch).first(count)) {
+      if (piece.text.size() > PieceMap::kLongest) {
+        merger.merge(piece.text);
+      } else if (const TokenId token = whole_->finish(piece.probe); token != PieceMap::kNone) {
         out.push_back(token);
-        continue;
+      } else {
+        merger.merge_short(piece.text, piece.probe);
       }
     }
-    symbols.clear();
-    if (backtrack_) {
-      backtrack_->encode(piece, scratch, symbols);
-    } else {
-      by_rank.encode(piece, symbols);
-    }
-    for (const Symbol symbol : symbols) out.push_back(tokens_[symbol]);
   }
 }
 

@@ -35,6 +35,7 @@ class BytePairEncoder {
   bool is_linear() const { return backtrack_.has_value(); }
 
  private:
+  class Merger;
   BytePairEncoder(const TokenizerFile& file, SymbolVocabulary vocabulary);
 
   std::vector<TokenId> tokens_;  // by symbol

@@ -2,6 +2,7 @@
 #include "actors/codec/tokenizer_file.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <unordered_map>
@@ -229,11 +230,14 @@ class FileReader {
     }
     if (left.empty() || right.empty()) return refuse_merge("is not a pair of pieces");
     joined_.assign(left).append(right);
-    for (const std::string_view piece : {left, right, std::string_view(joined_)}) {
-      if (!id_of(piece)) return refuse_merge("needs " + in_quotes(piece) + ", which is not in model.vocab");
-    }
     if (!read_byte_level(joined_, bytes_)) return refuse_merge("is not spelled in the byte-level alphabet");
-    return FileMerge{*id_of(left), *id_of(right), *id_of(joined_)};
+    std::array<TokenId, 3> ids{};
+    for (std::size_t i = 0; const std::string_view piece : {left, right, std::string_view(joined_)}) {
+      const auto id = id_of(piece);
+      if (!id) return refuse_merge("needs " + in_quotes(piece) + ", which is not in model.vocab");
+      ids[i++] = *id;
+    }
+    return FileMerge{ids[0], ids[1], ids[2]};
   }
 
   Result<void> read_added_tokens(const dom::object& root) {

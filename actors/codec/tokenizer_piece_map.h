@@ -21,16 +21,6 @@ class PieceMap {
 
   explicit PieceMap(const std::vector<std::pair<std::string_view, TokenId>>& pieces);
 
-  // `text_end` bounds the readable bytes behind the piece: with 16 of them the key is loaded at once.
-  TokenId find(std::string_view piece, const char* text_end) const {
-    const Key key = key_of(piece, text_end);
-    for (std::size_t slot = hash_of(key) >> shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
-      const Slot& at = slots_[slot];
-      if (at.key == key || at.token == kNone) return at.token;
-    }
-  }
-
- private:
   // The piece padded with zeros; the last byte holds its length.
   struct Key {
     std::uint64_t low = 0;
@@ -38,6 +28,29 @@ class PieceMap {
 
     friend bool operator==(const Key&, const Key&) = default;
   };
+
+  // A look-up in two halves: the table is larger than the near caches, so the caller starts several before it ends the first.
+  struct Probe {
+    Key key;
+    std::size_t slot = 0;
+  };
+
+  // `text_end` bounds the readable bytes behind the piece: with 16 of them the key is loaded at once.
+  Probe start(std::string_view piece, const char* text_end) const {
+    const Key key = key_of(piece, text_end);
+    const std::size_t slot = hash_of(key) >> shift_;
+    __builtin_prefetch(&slots_[slot]);
+    return {key, slot};
+  }
+
+  TokenId finish(Probe probe) const {
+    for (std::size_t slot = probe.slot;; slot = (slot + 1) & (slots_.size() - 1)) {
+      const Slot& at = slots_[slot];
+      if (at.key == probe.key || at.token == kNone) return at.token;
+    }
+  }
+
+ private:
   struct alignas(32) Slot {  // never across two cache lines
     Key key;
     TokenId token = kNone;

@@ -2,7 +2,7 @@
 #include "actors/codec/tokenizer_trie.h"
 
 #include <algorithm>
-#include <span>
+#include <array>
 #include <utility>
 
 namespace shoal {
@@ -17,8 +17,8 @@ class ByteTrieBuilder {
   }
 
   void build() {
-    grow_to(2 * kBlock);
-    first_free_ = kBlock;
+    grow_to(kBlock);
+    cursor_.fill(kBlock);
     trie_.root_base_ = place_children({0, entries_.size(), 0, 0}, kNoNode);
     for (std::size_t next = 0; next < ranges_.size(); ++next) {
       const Range range = ranges_[next];
@@ -43,25 +43,19 @@ class ByteTrieBuilder {
     base_taken_.resize(size, false);
   }
 
-  bool free(std::size_t place) const { return trie_.nodes_[place].label_and_value == 0; }
-
-  bool fits(std::uint32_t base) const {
+  bool fits(std::size_t base) const {
     return !base_taken_[base] && std::all_of(labels_.begin(), labels_.end(), [&](unsigned char label) {
-      return free(base ^ label);
+      return trie_.nodes_[base ^ label].label_and_value == 0;
     });
   }
 
-  // First fit from the first free place on. A place that many bases were tried on in vain is given up as a starting point,
-  // which bounds the search at the cost of some holes.
+  // A base and its children share a block, for a label is below 256; the first block is kept free, see ByteTrie::Node. A base
+  // at which one set of so many labels did not fit is not tried for others of that size: the search is linear and leaves few
+  // holes, as the many only children fill them.
   std::uint32_t find_base() {
-    while (first_free_ < trie_.nodes_.size() && !free(first_free_)) ++first_free_;
-    constexpr std::size_t kTries = 4096;
-    for (std::size_t place = first_free_, tries = 0;; ++place) {
-      if (place >= trie_.nodes_.size()) grow_to(trie_.nodes_.size() + kBlock * 64);
-      if (!free(place)) continue;
-      const auto base = static_cast<std::uint32_t>(place ^ labels_.front());
-      if (base >= kBlock && fits(base)) return base;
-      if (++tries == kTries) first_free_ = place;
+    for (std::size_t& base = cursor_[labels_.size()];; ++base) {
+      if (base == trie_.nodes_.size()) grow_to(base + kBlock);
+      if (fits(base)) return static_cast<std::uint32_t>(base);
     }
   }
 
@@ -98,7 +92,7 @@ class ByteTrieBuilder {
   std::vector<Range> ranges_;
   std::vector<bool> base_taken_;
   std::vector<unsigned char> labels_;  // of the children being placed, ascending
-  std::size_t first_free_ = 0;
+  std::array<std::size_t, kBlock + 1> cursor_{};  // by number of labels, the base to try first
 };
 
 ByteTrie::ByteTrie(std::vector<Entry> entries) { ByteTrieBuilder(*this, std::move(entries)).build(); }
