@@ -1,0 +1,37 @@
+// Which decode rank an answer joins: among the ranks that can take it, the one whose step would be shortest with it (predicted ns),
+// so that counts and KV lengths are balanced in one unit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "actors/policy/cost_model.h"
+#include "schemas/ids.h"
+#include "schemas/units.h"
+
+namespace shoal {
+
+struct DecodeRank {
+  bool alive = false;
+  std::uint32_t device = 0;      // whose KV arena the rank reads
+  std::int64_t live = 0;         // answers placed there
+  std::int64_t kv_tokens = 0;    // tokens they hold together
+  std::int64_t free_blocks = 0;  // not reserved by anybody
+};
+
+struct DecodeNeed {
+  std::uint32_t device = 0;  // where the KV is now
+  std::int64_t blocks = 0;   // still to be reserved; 0 when the reservation moves along
+  Position tokens = 0;       // KV length at the hand-over
+};
+
+struct DecodeChoice {
+  std::size_t rank = 0;
+  Nanos step{0};  // predicted step time with the answer
+};
+
+// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index. KV does not move between devices here.
+std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks, const DecodeNeed& need, const CostModel& cost, std::int64_t max_batch);
+
+}  // namespace shoal

@@ -1,0 +1,36 @@
+// Which rows of a sequence run next and through which layers. Exact: all layers, any border. Bounded: the prompt through the encoder
+// half, its last window kept for the decoder half, which runs once at the prompt's end; tokens a client already has (a later
+// attempt) follow as decode rows, because that is how they were computed the first time.
+#pragma once
+
+#include <cstdint>
+
+#include "schemas/basis.h"
+#include "schemas/ids.h"
+
+namespace shoal {
+
+struct PrefillSpan {
+  Position prompt = 0;
+  Position total = 0;  // prompt plus forced tokens; the token sampled at the end is at this position
+  BasisMode mode = BasisMode::kBounded;
+};
+
+struct PrefillRows {
+  Position first = 0;
+  std::int64_t count = 0;
+  bool encoder_only = false;     // else every layer
+  bool finishes_prompt = false;  // the decoder half runs on the kept rows
+  bool samples = false;          // the last row's logits give the next token
+};
+
+// The basis of a request at its first placement, nothing loaded.
+Basis first_basis(BasisMode mode, Position prompt, Position window);
+
+// Where the next chunk must end at the latest: stacks never mix within a chunk.
+Position chunk_border(const PrefillSpan& span, Position done);
+
+// Rows [done, done + count) of the span; count must not cross chunk_border().
+PrefillRows prefill_rows(const PrefillSpan& span, Position done, std::int64_t count);
+
+}  // namespace shoal

@@ -1,0 +1,97 @@
+// One prefill step of a group: which requests run how many rows on which rank. Deficit round robin in predicted ns between the
+// length classes; inside a class the earliest (deadline - work) first; a long prompt holds at most its class's quota of a step.
+// New requests are placed longest first on the rank with least load (LPT); a started one stays where its KV is.
+//
+// A request starts only when its worst case of KV fits on a rank. Who fits may pass who does not, until somebody has waited for
+// longer than `kv_patience`: then nobody starts before him.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/policy/cost_model.h"
+#include "actors/policy/kv_budget.h"
+#include "actors/policy/prefill_balancer.h"
+#include "actors/policy/prefill_rows.h"
+#include "schemas/ids.h"
+#include "schemas/units.h"
+
+namespace shoal {
+
+struct PrefillJob {
+  RequestId request;
+  AttemptId attempt;
+  int length_class = 0;
+  PrefillSpan span;
+  Nanos work{0};
+  Instant arrived;
+  Instant deadline;
+  std::int64_t blocks = 0;             // worst case, for its whole life
+  Position done = 0;
+  std::optional<std::size_t> rank;     // set when it starts
+};
+
+struct PrefillChunk {
+  RequestId request;
+  AttemptId attempt;
+  std::size_t rank = 0;
+  std::int64_t rows = 0;
+  bool starts = false;  // first chunk: the rank reserves `blocks` and a sequence slot
+  std::int64_t blocks = 0;
+  Nanos cost{0};
+};
+
+struct PrefillRank {
+  bool alive = false;
+  KvRoom room;
+};
+
+struct PrefillBacklog {
+  std::array<std::int64_t, kPrefillClasses> waiting{};  // not started
+  Nanos work{0};                                        // predicted, started or not
+  bool empty = true;
+};
+
+class PrefillSchedule {
+ public:
+  struct Limits {
+    Nanos quota{0};  // of one rank and step
+    Nanos kv_patience{0};
+  };
+
+  PrefillSchedule(const CostModel& cost, const Limits& limits) : cost_(cost), limits_(limits) {}
+
+  void add(const PrefillJob& job) { jobs_.push_back(job); }
+  bool remove(RequestId request, AttemptId attempt);
+  // Forgets what ran on a rank that is gone.
+  std::vector<PrefillJob> lose_rank(std::size_t rank);
+
+  // The next step; empty: nothing can run. Started requests are marked so.
+  std::vector<PrefillChunk> plan(std::span<const PrefillRank> ranks, Instant now);
+  // The chunk ran. True: the request is complete and forgotten.
+  bool finish_chunk(RequestId request, AttemptId attempt, std::int64_t rows);
+
+  PrefillBacklog backlog() const;
+  std::size_t size() const { return jobs_.size(); }
+
+ private:
+  struct Pick;
+  struct Room;
+  void refill_deficits(Nanos total);
+  PrefillJob* next_of_class(int length_class, const Room& room);
+  void pick_from(int length_class, bool charged, Room& room);
+  void find_patient(Room& room, Instant now) const;
+  std::vector<PrefillChunk> place(Room& room);
+  std::optional<PrefillChunk> place_one(const Pick& pick, Room& room);
+  PrefillJob* find(RequestId request, AttemptId attempt);
+
+  CostModel cost_;
+  Limits limits_;
+  std::vector<PrefillJob> jobs_;  // in order of arrival; few: what is queued at this group plus what runs
+  std::array<Nanos, kPrefillClasses> deficit_{};
+};
+
+}  // namespace shoal
