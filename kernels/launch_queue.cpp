@@ -1,0 +1,136 @@
+// The launch thread: head of the decode queue first, then the head of the prefill queue.
+#include "kernels/launch_queue.h"
+
+#include <exception>
+#include <utility>
+
+#include "schemas/check.h"
+
+namespace shoal::kernels {
+
+StepYield LaunchedStep::advance(Backend& backend) {
+  // A backend may still throw from below (out of memory): that ends the step, not the thread.
+  try {
+    if (step_ == nullptr) {
+      for (const SequenceId id : launch_.fresh) {
+        backend.reset_sequence(id);
+      }
+      for (const RowRun& run : launch_.plan.runs) {
+        if (run.finishes_prompt) {
+          ended_prompts_.push_back(run.sequence);
+        }
+      }
+      auto step = backend.begin(std::move(launch_.plan));
+      if (!step) {
+        refused_ = std::move(step).error();
+        return StepYield::kDone;
+      }
+      step_ = *std::move(step);
+    }
+    return backend.advance(*step_);
+  } catch (const std::exception& error) {
+    refused_ = Error{Code::kInternal, std::string("the device's step failed: ") + error.what()};
+    return StepYield::kDone;
+  }
+}
+
+void LaunchedStep::finish(Backend& backend, Nanos compute) {
+  if (refused_) {
+    launch_.done({tl::unexpected(std::move(*refused_)), compute});
+    return;
+  }
+  StepResult result = backend.take(*step_);
+  step_.reset();
+  for (const SequenceId id : ended_prompts_) {
+    backend.end_prefill(id);
+  }
+  launch_.done({std::move(result), compute});
+}
+
+LaunchQueue::LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange)
+    : backend_(backend), clock_(std::move(clock)), exchange_(std::move(exchange)), thread_([this] { run(); }) {}
+
+LaunchQueue::~LaunchQueue() { stop(); }
+
+void LaunchQueue::launch(Launch launch) {
+  const auto queue = static_cast<std::size_t>(launch.plan.queue);
+  auto entry = std::make_unique<Entry>(Entry{LaunchedStep(std::move(launch))});
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      return;
+    }
+    queues_[queue].push_back(std::move(entry));
+  }
+  wake_.notify_one();
+}
+
+void LaunchQueue::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  // Callbacks may hold the last reference to KV memory, whose release calls back: not under the lock.
+  auto dropped = std::exchange(queues_, {});
+}
+
+LaunchQueue::Entry* LaunchQueue::runnable() {
+  for (auto& queue : queues_) {
+    if (!queue.empty() && !queue.front()->parked) {
+      return queue.front().get();
+    }
+  }
+  return nullptr;
+}
+
+void LaunchQueue::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Entry* entry = nullptr;
+    wake_.wait(lock, [&] { return stopping_ || (entry = runnable()) != nullptr; });
+    if (stopping_) {
+      return;
+    }
+    lock.unlock();
+    advance(*entry);
+    lock.lock();
+  }
+}
+
+void LaunchQueue::advance(Entry& entry) {
+  const Instant begin = clock_();
+  const StepYield yield = entry.step.advance(backend_);
+  entry.compute += clock_() - begin;
+  if (yield == StepYield::kNeedsExchange) {
+    park(entry);
+    return;
+  }
+  const auto queue = static_cast<std::size_t>(entry.step.queue());
+  entry.step.finish(backend_, entry.compute);
+  std::unique_ptr<Entry> finished;  // destroyed outside the lock, see stop()
+  const std::lock_guard lock(mutex_);
+  finished = std::move(queues_[queue].front());
+  queues_[queue].pop_front();
+}
+
+// Parked before the exchange starts: it may complete before the runner returns.
+void LaunchQueue::park(Entry& entry) {
+  CHECK(exchange_ != nullptr);
+  {
+    const std::lock_guard lock(mutex_);
+    entry.parked = true;
+  }
+  exchange_(entry.step.exchange(backend_), [this, &entry] {
+    {
+      const std::lock_guard lock(mutex_);
+      entry.parked = false;
+    }
+    wake_.notify_one();
+  });
+}
+
+}  // namespace shoal::kernels

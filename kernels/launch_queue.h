@@ -1,0 +1,100 @@
+// The device's launch queue: one thread that advances the steps of all workers, decode before prefill, and calls back when a step
+// is complete. A step that waits for an exchange is parked without a thread.
+//
+// Everything that touches a sequence's state on the device happens on this thread, so slots are reset in order with the steps.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "schemas/ids.h"
+#include "schemas/result.h"
+#include "schemas/units.h"
+
+namespace shoal::kernels {
+
+struct CompletedStep {
+  Result<StepResult> result;
+  Nanos compute{0};  // on the device, waiting excluded
+};
+
+struct Launch {
+  StepPlan plan;
+  std::vector<SequenceId> fresh;  // slots to reset before the step: their first rows run in it
+  // Called once, on the launch thread, must not block. Dropped uncalled when the queue stops first.
+  std::function<void(CompletedStep)> done;
+};
+
+// Where workers put their steps. Steps of one Queue run in order. Any thread.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  virtual void launch(Launch launch) = 0;
+};
+
+// Completes an exchange of a parked step and then calls `complete` (any thread). Only backends with remote experts need one.
+using ExchangeRunner = std::function<void(Exchange&, std::function<void()> complete)>;
+
+// Runs one launch to its next yield: the part every launcher shares.
+class LaunchedStep {
+ public:
+  explicit LaunchedStep(Launch launch) : launch_(std::move(launch)) {}
+
+  // Done, or an exchange to complete before the next call. A step that the backend refuses is done with its error.
+  StepYield advance(Backend& backend);
+  Exchange& exchange(Backend& backend) { return backend.exchange(*step_); }
+  // After kDone.
+  void finish(Backend& backend, Nanos compute);
+
+  Queue queue() const { return launch_.plan.queue; }
+  const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
+
+ private:
+  Launch launch_;
+  std::unique_ptr<Step> step_;
+  std::optional<Error> refused_;
+  std::vector<SequenceId> ended_prompts_;
+};
+
+class LaunchQueue final : public Launcher {
+ public:
+  LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange = {});
+  ~LaunchQueue() override;
+  LaunchQueue(const LaunchQueue&) = delete;
+  LaunchQueue& operator=(const LaunchQueue&) = delete;
+
+  void launch(Launch launch) override;
+  // Lets the running step end, drops the others, joins the thread. Idempotent.
+  void stop();
+
+ private:
+  struct Entry {
+    LaunchedStep step;
+    Nanos compute{0};
+    bool parked = false;
+  };
+
+  void run();
+  Entry* runnable();
+  void advance(Entry& entry);
+  void park(Entry& entry);
+
+  Backend& backend_;
+  std::function<Instant()> clock_;
+  ExchangeRunner exchange_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::array<std::deque<std::unique_ptr<Entry>>, kQueueCount> queues_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace shoal::kernels

@@ -1,0 +1,180 @@
+// Hashes in place of a model, and a check of every history and block table it is shown.
+#include "kernels/sim/sim_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "schemas/check.h"
+
+namespace shoal::kernels {
+namespace {
+
+// SplitMix64's finaliser (Steele, Lea, Flood 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t combine(std::uint64_t hash, std::uint64_t value) { return mix(hash ^ mix(value)); }
+
+std::uint64_t after_token(std::uint64_t hash, TokenId token) { return combine(hash, static_cast<std::uint64_t>(token)); }
+
+// The smallest geometry KvLayout accepts: one KV source, one block is a few hundred bytes.
+ModelConfig arena_geometry() {
+  ModelConfig config;
+  config.layers = 1;
+  config.head_dim = 64;
+  config.rope_dim = 64;
+  config.index_dim = 32;
+  config.ratios = {1};
+  config.kv_sources = {0};
+  config.index_sources = {0};
+  return config;
+}
+
+TokenId draw_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::uint64_t history) {
+  std::uint64_t hash = combine(history, sampling.seed);
+  hash = combine(hash, sampling.choice);
+  hash = combine(hash, static_cast<std::uint64_t>(encoder_floor));
+  hash = combine(hash, static_cast<std::uint64_t>(decoder_floor));
+  constexpr TokenId kEos = 1;
+  constexpr std::int64_t kFirst = 3;
+  for (std::uint64_t tries = 0;; ++tries) {
+    const std::uint64_t drawn = combine(hash, tries);
+    const bool ends = model.eos_period > 0 && drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
+    const auto ordinary = static_cast<TokenId>(kFirst + static_cast<std::int64_t>((drawn >> 16) % static_cast<std::uint64_t>(model.vocab - kFirst)));
+    const TokenId token = ends ? kEos : ordinary;
+    if (std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) == sampling.forbidden.end()) {
+      return token;
+    }
+  }
+}
+
+Error broken(const RowRun& run, const std::string& what) {
+  return Error{Code::kInvalid, "run of sequence " + std::to_string(run.sequence.value) + " at " + std::to_string(run.first) + ": " + what};
+}
+
+}  // namespace
+
+TokenId sim_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::span<const TokenId> tokens) {
+  std::uint64_t hash = 0;
+  for (const TokenId token : tokens) {
+    hash = after_token(hash, token);
+  }
+  return draw_token(model, sampling, encoder_floor, decoder_floor, hash);
+}
+
+struct SimBackend::SimStep final : Step {
+  StepResult result;
+  int exchanges_left = 0;
+  Exchange exchange;
+};
+
+SimBackend::SimBackend(const SimModel& model, const SimSize& size)
+    : model_(model), arena_(arena_geometry(), size.blocks, size.sequences), sequences_(static_cast<std::size_t>(size.sequences)) {
+  shape_.vocab = model.vocab;
+  shape_.max_positions = model.max_positions;
+  shape_.window = model.window;
+  shape_.layers = 2;
+  shape_.encoder_layers = 1;
+  shape_.block_bytes = arena_.layout().block_bytes;
+  shape_.numeric_id = "sim";
+}
+
+void SimBackend::reset_sequence(SequenceId id) { sequences_.at(id.value) = Sequence{}; }
+
+void SimBackend::end_prefill(SequenceId id) { sequences_.at(id.value).prefill_open = false; }
+
+Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
+  auto step = std::make_unique<SimStep>();
+  step->exchanges_left = model_.exchanges;
+  std::vector<Drawn> drawn;
+  for (RowRun& planned : plan.runs) {
+    TRY(const RowRun run, resolve(std::move(planned), plan.queue));
+    Sequence& sequence = sequences_.at(run.sequence.value);
+    TRY_VOID(check(run, sequence));
+    write(run, sequence);
+    step->result.runs.push_back(draw(run, sequence));
+    drawn.push_back({run.sequence, step->result.runs.back().token});
+  }
+  last_[static_cast<std::size_t>(plan.queue)] = std::move(drawn);
+  return step;
+}
+
+Result<RowRun> SimBackend::resolve(RowRun run, Queue queue) const {
+  if (!run.tokens.empty()) {
+    return run;
+  }
+  const auto& last = last_[static_cast<std::size_t>(queue)];
+  const auto slot = static_cast<std::size_t>(run.previous);
+  if (run.previous < 0 || slot >= last.size() || last[slot].sequence != run.sequence || last[slot].token < 0) {
+    return tl::unexpected(broken(run, "no token was sampled by that run of the previous step"));
+  }
+  run.tokens = {last[slot].token};
+  return run;
+}
+
+Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) const {
+  const auto held = static_cast<Position>(sequence.tokens.size());
+  if (run.first != held) {
+    return tl::unexpected(broken(run, "the sequence holds " + std::to_string(held) + " tokens"));
+  }
+  const auto needed = static_cast<std::size_t>((run.first + run.rows() + kBlockTokens - 1) / kBlockTokens);
+  if (run.blocks.size() < needed) {
+    return tl::unexpected(broken(run, "its block table is too short"));
+  }
+  if (run.stack == Stack::kAll && sequence.encoded > 0) {
+    return tl::unexpected(broken(run, "the prompt was not finished"));
+  }
+  for (Position begin = 0; begin < run.first; begin += kBlockTokens) {
+    const Position last = std::min(begin + kBlockTokens, run.first) - 1;
+    std::uint64_t tag = 0;
+    std::memcpy(&tag, const_cast<KvArena&>(arena_).block(run.blocks[static_cast<std::size_t>(begin / kBlockTokens)]), sizeof tag);
+    if (tag != sequence.hashes[static_cast<std::size_t>(last)]) {
+      return fail(Code::kCorrupt, broken(run, "block " + std::to_string(begin / kBlockTokens) + " holds something else").message);
+    }
+  }
+  return {};
+}
+
+void SimBackend::write(const RowRun& run, Sequence& sequence) {
+  for (const TokenId token : run.tokens) {
+    const std::uint64_t before = sequence.hashes.empty() ? 0 : sequence.hashes.back();
+    const auto block = sequence.tokens.size() / kBlockTokens;
+    sequence.tokens.push_back(token);
+    sequence.hashes.push_back(after_token(before, token));
+    std::memcpy(arena_.block(run.blocks[block]), &sequence.hashes.back(), sizeof(std::uint64_t));
+  }
+  if (run.stack == Stack::kEncoder) {
+    sequence.prefill_open = true;
+    sequence.encoded = run.finishes_prompt ? 0 : sequence.encoded + run.rows();
+  }
+}
+
+RunResult SimBackend::draw(const RowRun& run, const Sequence& sequence) const {
+  RunResult result;
+  if (run.sample) {
+    result.token = draw_token(model_, run.sampling, run.encoder_floor, run.decoder_floor, sequence.hashes.back());
+    result.logprob = -1;
+    result.margin = 1;
+    for (int i = 0; i < run.sampling.top_logprobs; ++i) {
+      result.top.push_back({result.token + i, -1.0F - static_cast<float>(i)});
+    }
+  }
+  return result;
+}
+
+StepYield SimBackend::advance(Step& step) {
+  auto& mine = static_cast<SimStep&>(step);
+  return mine.exchanges_left-- > 0 ? StepYield::kNeedsExchange : StepYield::kDone;
+}
+
+Exchange& SimBackend::exchange(Step& step) { return static_cast<SimStep&>(step).exchange; }
+
+StepResult SimBackend::take(Step& step) { return std::move(static_cast<SimStep&>(step).result); }
+
+}  // namespace shoal::kernels

@@ -1,0 +1,75 @@
+// A device that computes nothing: every token is a hash of (seed, choice, floors, all tokens before it), so an answer built from
+// a wrong history, a wrong block table or somebody else's slot shows at once.
+//
+// The KV memory is real: each block carries the hash of the tokens written up to its last row, and a step that finds another hash
+// below its first row is refused with kCorrupt.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "schemas/ids.h"
+#include "schemas/units.h"
+
+namespace shoal::kernels {
+
+struct SimModel {
+  std::int64_t vocab = 512;      // tokens are drawn from [3, vocab)
+  Position max_positions = 4096;
+  Position window = 128;
+  std::int64_t eos_period = 0;   // one token in so many is EOS; 0: never
+  int exchanges = 0;             // times each step yields before it is done
+};
+
+struct SimSize {
+  std::int64_t blocks = 0;
+  std::int64_t sequences = 0;
+};
+
+// What the device answers after `tokens` (prompt and answer so far): the truth that tests compare with.
+TokenId sim_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::span<const TokenId> tokens);
+
+class SimBackend final : public Backend {
+ public:
+  SimBackend(const SimModel& model, const SimSize& size);
+
+  const ModelShape& shape() const override { return shape_; }
+  KvArena& arena() override { return arena_; }
+  void reset_sequence(SequenceId id) override;
+  void end_prefill(SequenceId id) override;
+  Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
+  StepYield advance(Step& step) override;
+  Exchange& exchange(Step& step) override;
+  StepResult take(Step& step) override;
+
+ private:
+  struct Sequence {
+    std::vector<TokenId> tokens;
+    std::vector<std::uint64_t> hashes;  // after each token
+    Position encoded = 0;               // rows seen by kEncoder that the decoder half still owes
+    bool prefill_open = false;
+  };
+
+  struct SimStep;
+  struct Drawn {
+    SequenceId sequence;
+    TokenId token = -1;
+  };
+
+  Result<void> check(const RowRun& run, const Sequence& sequence) const;
+  void write(const RowRun& run, Sequence& sequence);
+  Result<RowRun> resolve(RowRun run, Queue queue) const;
+  RunResult draw(const RowRun& run, const Sequence& sequence) const;
+
+  SimModel model_;
+  ModelShape shape_;
+  KvArena arena_;
+  std::vector<Sequence> sequences_;
+  std::array<std::vector<Drawn>, kQueueCount> last_;  // what `previous` refers to
+};
+
+}  // namespace shoal::kernels
