@@ -8,16 +8,6 @@
 
 namespace shoal::kernels::cpu {
 
-namespace {
-
-// sigmoid(sign(dot) * sqrt(max(|dot|, 1e-6))); the sign of zero counts.
-float gate_of_dot(float dot) {
-  const float magnitude = std::fabs(dot) > 1e-6F ? std::fabs(dot) : 1e-6F;
-  return sigmoid(std::copysign(std::sqrt(magnitude), dot));
-}
-
-}  // namespace
-
 void CpuOps::engram_lookup(const EngramTable& table,
                            const std::int64_t* rows,
                            std::int64_t n,
@@ -59,7 +49,7 @@ void CpuOps::engram_update(Bf16* h,
         widen(copy, d, stream);
         const float norms = inverse_rms(precision_, stream, d, shape.norm_eps) * inverse_rms(precision_, key, d, shape.norm_eps);
         const float match = dot(precision_, stream, weight + c * d, key, d) * norms * share;
-        const float gate = open[i] != 0 ? gate_of_dot(match) : 0.0F;
+        const float gate = open[i] != 0 ? engram_gate(match) : 0.0F;
         for (std::int64_t j = 0; j < d; ++j) {
           stream[j] += gate * value[j];
         }

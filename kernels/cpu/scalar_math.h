@@ -20,4 +20,10 @@ inline float sqrt_softplus(float x) {
   return std::sqrt(soft);
 }
 
+// sigmoid(sign(dot) * sqrt(max(|dot|, 1e-6))); the sign of zero counts.
+inline float engram_gate(float dot) {
+  const float magnitude = std::fabs(dot) > 1e-6F ? std::fabs(dot) : 1e-6F;
+  return sigmoid(std::copysign(std::sqrt(magnitude), dot));
+}
+
 }  // namespace shoal::kernels::cpu
