@@ -2,7 +2,11 @@
 #include "actors/codec/tokenizer.h"
 
 #include <cstdint>
+#include <random>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -110,6 +114,129 @@ TEST_CASE("every golden id sequence decodes to the official bytes and text") {
     const std::string bytes = decode_bytes(*tokenizer, ids);
     CHECK(hex(bytes) == golden["bytes_hex"].get<std::string>());
     CHECK(replace_malformed_utf8(bytes) == golden["text"].get<std::string>());
+  }
+}
+
+std::vector<json> json_lines(const std::string& path) {
+  std::istringstream lines(read_test_file(path));
+  std::vector<json> cases;
+  for (std::string line; std::getline(lines, line);) cases.push_back(json::parse(line));
+  return cases;
+}
+
+TEST_CASE("guppy's tokenizer gives the ids its golden conversations hold") {
+  const std::string folder = std::string(SHOAL_MODELS_DIR) + "/guppy/";
+  const auto tokenizer = Tokenizer::load(folder + "tokenizer.json");
+  REQUIRE_MESSAGE(tokenizer, tokenizer.error().message);
+  CHECK((*tokenizer)->vocabulary_size() == 2496);
+  const auto cases = json_lines(folder + "golden.jsonl");
+  REQUIRE(!cases.empty());
+  for (const json& golden : cases) {
+    CAPTURE(golden["id"].get<int>());
+    const auto prompt = golden["prompt"].get<std::string>();
+    const auto ids = golden["prompt_ids"].get<std::vector<TokenId>>();
+    CHECK((*tokenizer)->encode_parsed(prompt) == ids);
+    CHECK(decode_bytes(**tokenizer, ids) == prompt);
+  }
+}
+
+TEST_CASE("tiny-random's tokenizer gives the golden ids") {
+  const std::string folder = std::string(SHOAL_GOLDEN_DIR) + "/model/";
+  const auto tokenizer = Tokenizer::load(folder + "tiny-random/tokenizer.json");
+  REQUIRE_MESSAGE(tokenizer, tokenizer.error().message);
+  const json golden = json::parse(read_test_file(folder + "text_tokens.json"));
+  CHECK((*tokenizer)->encode(golden["text"].get<std::string>()) == golden["tokens"].get<std::vector<TokenId>>());
+}
+
+TEST_CASE("ids say what they are: ordinary, added or unknown") {
+  const auto tokenizer = golden_tokenizer();
+  CHECK(tokenizer->vocabulary_size() == 129280);
+  CHECK(tokenizer->added_tokens().size() == 1283);
+  CHECK(tokenizer->bytes(128803) == "<｜User｜>");
+  CHECK(tokenizer->added_id("<｜User｜>") == 128803);
+  CHECK(tokenizer->added_spelling(128803) == "<｜User｜>");
+  CHECK(tokenizer->added_id("<｜begin▁of▁sentence｜>") == 0);
+  CHECK(!tokenizer->added_id("<｜User｜"));
+  CHECK(!tokenizer->added_id(""));
+  CHECK(!tokenizer->added_id("the"));
+  CHECK(!tokenizer->added_spelling(300));
+  CHECK(tokenizer->contains(300));
+  for (const TokenId unknown : {-1, 129280, 1 << 30}) {
+    CHECK(!tokenizer->contains(unknown));
+    CHECK(tokenizer->bytes(unknown).empty());
+    CHECK(!tokenizer->added_spelling(unknown));
+  }
+}
+
+TEST_CASE("every ordinary token's bytes encode to that token alone") {
+  const auto tokenizer = golden_tokenizer();
+  int checked = 0;
+  for (TokenId id = 3; id < 128000; ++id) {
+    const std::string_view bytes = tokenizer->bytes(id);
+    if (replace_malformed_utf8(bytes) != bytes) continue;  // part of a character: not a text
+    const auto ids = tokenizer->encode(bytes);
+    // The pre-tokenizer may cut a token's text where the training text was not cut; then there is nothing to compare.
+    if (ids.size() == 1) CHECK(ids[0] == id);
+    checked += ids.size() == 1 ? 1 : 0;
+  }
+  CHECK(checked > 120000);
+}
+
+TEST_CASE("appending encodes the same as a fresh list") {
+  const auto tokenizer = golden_tokenizer();
+  std::vector<TokenId> ids = {7};
+  tokenizer->encode("Hello world", ids);
+  std::vector<TokenId> expected = tokenizer->encode("Hello world");
+  expected.insert(expected.begin(), 7);
+  CHECK(ids == expected);
+  CHECK(tokenizer->encode("").empty());
+  CHECK(tokenizer->encode_parsed("").empty());
+}
+
+TEST_CASE("threads that share a tokenizer get the same ids") {
+  const auto tokenizer = golden_tokenizer();
+  std::string text;
+  for (const json& golden : golden_codec_cases("tokenize.jsonl")) {
+    if (golden.contains("text")) text += golden["text"].get<std::string>();
+  }
+  const auto expected = tokenizer->encode(text);
+  std::vector<std::vector<TokenId>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&tokenizer, &text, &result] { result = tokenizer->encode(text); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) CHECK(result == expected);
+}
+
+TEST_CASE("a megabyte without a place to cut is encoded in linear time") {
+  // A quadratic engine would need minutes for each of these and run into the test's time limit.
+  const auto tokenizer = golden_tokenizer();
+  constexpr std::size_t kSize = 1'000'000;
+  std::mt19937 random(1);
+  const auto from = [&random](std::string_view alphabet) {
+    std::string text;
+    while (text.size() < kSize) text += alphabet[random() % alphabet.size()];
+    return text;
+  };
+  for (const std::string_view alphabet : {"a", " ", "-", "=", "\n", "ab", "-=", " \n", "abcdefghijklmnopqrstuvwxyz"}) {
+    CAPTURE(alphabet);
+    const std::string text = from(alphabet);
+    CHECK(decode_bytes(*tokenizer, tokenizer->encode(text)) == text);
+  }
+}
+
+TEST_CASE("bytes that are no text are read safely and survive") {
+  const auto tokenizer = golden_tokenizer();
+  const unsigned seed = 20261129;
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes(random() % 40, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random() % 4 == 0 ? random() % 128 : 128 + random() % 128);
+    const std::vector<char> exact(bytes.begin(), bytes.end());  // the sanitizer sees every read past the end
+    const auto ids = tokenizer->encode(std::string_view(exact.data(), exact.size()));
+    CHECK(decode_bytes(*tokenizer, ids) == bytes);
   }
 }
 
