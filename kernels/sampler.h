@@ -15,7 +15,7 @@
 namespace shoal::kernels {
 
 struct SamplerInput {
-  std::span<const float> logits;  // [vocab]
+  std::span<const float> logits = {};  // [vocab]
   float temperature = 1.0F;
   float top_p = 1.0F;  // 1 = off
   float min_p = 0.0F;  // 0 = off
@@ -23,7 +23,7 @@ struct SamplerInput {
   std::uint64_t seed = 0;
   std::uint32_t choice = 0;       // which of the n answers of a request
   std::int64_t position = 0;      // of the token to be drawn, in its sequence
-  std::span<const TokenId> forbidden;  // never drawn: stop tokens below min_tokens
+  std::span<const TokenId> forbidden = {};  // never drawn: stop tokens below min_tokens
   int logprobs = -1;              // -1 = none, 0 = the token's only, n = the n likeliest as well
 };
 
@@ -37,7 +37,7 @@ struct TokenLogprob {
 struct Sampled {
   TokenId token = 0;
   float logprob = 0.0F;           // of the unmodified softmax; 0 unless asked for
-  std::vector<TokenLogprob> top;  // likeliest first, ties to the lower id
+  std::vector<TokenLogprob> top = {};  // likeliest first, ties to the lower id
   float margin = 0.0F;            // best minus second best of the unmodified logits
 };
 
