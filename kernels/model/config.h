@@ -1,6 +1,7 @@
 // The numbers of one model, read from the HF config.json (model spec 1.1). Sizes are elements unless said otherwise.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -75,8 +76,9 @@ struct ModelConfig {
   TokenId image_token = -1;
 
   int decoder_start() const { return kv_sources.back(); }  // first decoder layer: the last KV source (model spec 2.1)
-  int kv_owner(int layer) const;                           // largest KV source <= layer
-  int index_owner(int layer) const;                        // largest index source <= layer
+  int ratio(int layer) const { return ratios[static_cast<std::size_t>(layer)]; }
+  int kv_owner(int layer) const;                           // largest KV source <= layer; -1 if none
+  int index_owner(int layer) const;                        // largest index source <= layer; -1 if none
   bool is_kv_source(int layer) const;
   bool is_index_source(int layer) const;
   int engram_index(int layer) const;                       // position in engram_layers, -1 if none

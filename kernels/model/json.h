@@ -5,11 +5,15 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "schemas/result.h"
 
 namespace shoal::kernels {
+
+// The whole file. Meant for JSON: a model directory's text files are a few MB.
+Result<std::string> read_text(const std::filesystem::path& path);
 
 // Elements taken from root() are valid while the document lives; moving it does not disturb them.
 class JsonDocument {
