@@ -1,29 +1,16 @@
 // Engram row ids: token canonicalisation, n-gram hash constants, slots of a run of tokens (model spec 3.10). Integers only.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "kernels/model/config.h"
-#include "schemas/ids.h"
+#include "kernels/model/token_map.h"
 #include "schemas/result.h"
 
 namespace shoal::kernels {
-
-// Canonical form of one token's decoded text; empty if nothing is left.
-std::string canonical_text(std::string_view utf8);
-
-// Token id -> compressed id, from DIR/tokenizer.json; `compressed` is the number of distinct ids.
-struct TokenMap {
-  std::vector<std::int32_t> ids;
-  std::int64_t compressed = 0;
-};
-Result<TokenMap> read_token_map(const std::filesystem::path& directory);
 
 // Constants of all Engram layers: [layer][size-2][head] primes, offsets in the table, multipliers [layer][ngram].
 class EngramHash {
@@ -53,5 +40,16 @@ class EngramHash {
 
 // Slots of a token: history[0] = the token itself, history[1] the one before, ...; -1 where the sequence starts. dead[i] marks image tokens.
 void engram_slots(std::span<const std::int64_t> history, std::span<const std::uint8_t> dead, std::int64_t pad, std::int64_t* slots);
+
+// What a model with Engram layers needs besides its weights.
+struct Engram {
+  TokenMap tokens;
+  std::int64_t pad = 0;  // compressed id of the pad token
+  EngramHash hash;
+};
+
+// Reads DIR/tokenizer.json and holds it to the config: entries, compressed ids and table rows must agree. Without Engram layers the
+// result is empty and the file is not read.
+Result<Engram> load_engram(const ModelConfig& config, const std::filesystem::path& directory);
 
 }  // namespace shoal::kernels
