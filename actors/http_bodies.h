@@ -1,0 +1,35 @@
+// Bodies of the POST routes to plans or replies, one function each. Pure: any thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "actors/codec/json_value.h"
+#include "actors/codec/sampling_fields.h"
+#include "actors/http_answer.h"
+#include "actors/http_service.h"
+
+namespace shoal {
+
+struct BodyContext {
+  const ServedModel& model;
+  BasisMode default_mode;
+  const AnswerStamp& stamp;
+};
+
+Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& context);
+Result<Prepared> prepare_chat(const JsonValue& body, const BodyContext& context);
+Result<Prepared> tokenize_reply(const JsonValue& body, const BodyContext& context);
+Result<Prepared> detokenize_reply(const JsonValue& body, const BodyContext& context);
+
+// kNotFound names what exists.
+Result<void> check_model(const std::string& name, const ServedModel& model);
+// kInvalid names both numbers. max_tokens 0 becomes `default_max_tokens`, capped to the context left.
+Result<void> fit_context(std::int64_t prompt_tokens, int default_max_tokens, const ServedModel& model, Sampling& sampling);
+Result<void> check_token_ids(std::span<const TokenId> ids, const ServedModel& model);
+BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode);
+// None for 0 and less.
+std::optional<Nanos> timeout_from(double seconds);
+
+}  // namespace shoal

@@ -1,0 +1,87 @@
+// The table of routes and how a request finds its row.
+#include "actors/http_routes.h"
+
+#include <array>
+
+namespace shoal {
+namespace {
+
+constexpr std::string_view kPost = "POST, OPTIONS";
+constexpr std::string_view kGet = "GET, HEAD, OPTIONS";
+
+struct Row {
+  std::string_view path;
+  std::string_view allow;
+  Route route;
+};
+
+// With and without /v1 where DeepSeek's clients leave it out, and where vLLM has none.
+constexpr std::array kRows = {
+    Row{"/v1/completions", kPost, Route::kCompletions},
+    Row{"/completions", kPost, Route::kCompletions},
+    Row{"/v1/chat/completions", kPost, Route::kChat},
+    Row{"/chat/completions", kPost, Route::kChat},
+    Row{"/tokenize", kPost, Route::kTokenize},
+    Row{"/detokenize", kPost, Route::kDetokenize},
+    Row{"/v1/models", kGet, Route::kModels},
+    Row{"/models", kGet, Route::kModels},
+    Row{"/health", kGet, Route::kHealth},
+    Row{"/ready", kGet, Route::kReady},
+    Row{"/live", kGet, Route::kLive},
+    Row{"/metrics", kGet, Route::kMetrics},
+    Row{"/version", kGet, Route::kVersion},
+};
+// The name of a model may contain slashes, so it is whatever follows.
+constexpr std::array<std::string_view, 2> kModelPrefixes = {"/v1/models/", "/models/"};
+
+bool allows(std::string_view allow, std::string_view method) {
+  return allow == kPost ? method == "POST" : method == "GET" || method == "HEAD";
+}
+
+tl::expected<RouteMatch, HttpReply> match_method(const HttpRequest& request, const Row& row, std::string_view rest) {
+  if (allows(row.allow, request.method)) return RouteMatch{.route = row.route, .rest = rest, .allow = row.allow};
+  if (request.method == "OPTIONS") return RouteMatch{.route = Route::kOptions, .rest = {}, .allow = row.allow};
+  HttpReply reply = error_reply({.status = 405,
+                                 .message = request.method + " is not possible on " + request.path + "; use " + std::string(row.allow),
+                                 .code = "method_not_allowed"});
+  reply.fields.emplace_back("Allow", row.allow);
+  return tl::unexpected(std::move(reply));
+}
+
+HttpReply no_such_path(std::string_view path) {
+  std::string message = "nothing is at " + std::string(path.substr(0, 200)) + "; there is";
+  for (const Row& row : kRows) {
+    message.append(&row == kRows.data() ? " " : ", ").append(row.allow == kPost ? "POST " : "GET ").append(row.path);
+  }
+  return error_reply({.status = 404, .message = replace_unprintable(message), .code = "not_found"});
+}
+
+}  // namespace
+
+tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request) {
+  for (const Row& row : kRows) {
+    if (request.path == row.path) return match_method(request, row, {});
+  }
+  for (const std::string_view prefix : kModelPrefixes) {
+    if (request.path.starts_with(prefix)) {
+      return match_method(request, {prefix, kGet, Route::kModel}, std::string_view(request.path).substr(prefix.size()));
+    }
+  }
+  return tl::unexpected(no_such_path(request.path));
+}
+
+bool has_body(Route route) { return route <= Route::kDetokenize; }
+
+bool is_open(Route route) {
+  switch (route) {
+    case Route::kHealth:
+    case Route::kReady:
+    case Route::kLive:
+    case Route::kMetrics:
+    case Route::kVersion:
+    case Route::kOptions: return true;
+    default: return false;
+  }
+}
+
+}  // namespace shoal

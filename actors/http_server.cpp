@@ -1,0 +1,127 @@
+// Puts shards on their I/O threads, opens the port, and takes both down again.
+#include "actors/http_server.h"
+
+#include <vector>
+
+#include "actors/http_loop.h"
+#include "actors/http_shard.h"
+#include "actors/http_worker.h"
+
+namespace shoal {
+namespace {
+
+using tcp = boost::asio::ip::tcp;
+
+Result<tcp::endpoint> endpoint_of(const HttpConfig& config) {
+  const std::string host = config.host == "localhost" ? "127.0.0.1" : config.host;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(host, error);
+  if (error) {
+    return fail(Code::kMisconfigured, "--host " + config.host + " is not an IP address; give one, such as 127.0.0.1 or 0.0.0.0");
+  }
+  if (config.keys.empty() && !address.is_loopback()) {
+    return fail(Code::kMisconfigured, "--host " + config.host + " would be open to everybody; set --api-key, or listen on 127.0.0.1");
+  }
+  return tcp::endpoint(address, config.port);
+}
+
+Result<void> check(const HttpConfig& config, const HttpParts& parts) {
+  if (config.shards == 0) return fail(Code::kMisconfigured, "http shards is 0; at least one is needed");
+  if (parts.model.names.empty()) return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
+  for (const ApiKey& key : config.keys) {
+    if (key.key.empty()) return fail(Code::kMisconfigured, "an --api-key is empty; give it a value");
+  }
+  return {};
+}
+
+// With SO_REUSEPORT a second program of the same user could share the port unnoticed, so it is first tried without.
+Result<std::uint16_t> find_port(const HttpLoopParts& parts, const tcp::endpoint& endpoint) {
+  return HttpLoop(parts).listen(endpoint, false);
+}
+
+}  // namespace
+
+struct HttpServer::Machinery {
+  Machinery(HttpConfig given_config, HttpParts given_parts)
+      : config(std::move(given_config)),
+        parts(std::move(given_parts)),
+        service(config, parts, metrics),
+        worker(config.limits.queued_bodies) {}
+
+  Result<void> open();
+  bool is_busy() const { return metrics.busy_connections.load() > 0; }
+
+  HttpConfig config;
+  HttpParts parts;
+  HttpMetrics metrics;
+  HttpService service;
+  HttpWorker worker;
+  std::vector<std::unique_ptr<HttpShard>> shards;
+  std::vector<std::unique_ptr<HttpLoop>> loops;
+  tcp::endpoint endpoint;
+};
+
+Result<void> HttpServer::Machinery::open() {
+  TRY(endpoint, endpoint_of(config));
+  for (std::uint32_t index = 0; index < config.shards; ++index) {
+    shards.push_back(std::make_unique<HttpShard>(index, service, worker));
+    HttpShard& shard = *shards.back();
+    const HttpLoopParts loop_parts{.config = config, .clocks = parts.clocks, .metrics = metrics, .app = shard};
+    if (index == 0 && config.shards > 1) {
+      TRY(const std::uint16_t port, find_port(loop_parts, endpoint));
+      endpoint.port(port);
+    }
+    loops.push_back(std::make_unique<HttpLoop>(loop_parts));
+    HttpLoop& loop = *loops.back();
+    TRY(const std::uint16_t port, loop.listen(endpoint, config.shards > 1));
+    endpoint.port(port);
+    shard.connect([&loop](std::function<void()> work) { loop.post(std::move(work)); });
+  }
+  for (std::uint32_t index = 0; index < config.shards; ++index) parts.front_door.attach(index, *shards[index]);
+  for (const auto& loop : loops) loop->start();
+  return {};
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpConfig config, HttpParts parts) {
+  TRY_VOID(check(config, parts));
+  auto machinery = std::make_unique<Machinery>(std::move(config), std::move(parts));
+  TRY_VOID(machinery->open());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(machinery)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
+
+HttpServer::~HttpServer() { stop(); }
+
+std::uint16_t HttpServer::port() const { return machinery_->endpoint.port(); }
+
+std::string HttpServer::url() const {
+  const auto address = machinery_->endpoint.address();
+  const std::string host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+  return "http://" + host + ":" + std::to_string(port());
+}
+
+bool HttpServer::drain(Instant deadline) {
+  for (std::size_t i = 0; i < machinery_->loops.size(); ++i) {
+    HttpShard& shard = *machinery_->shards[i];
+    machinery_->loops[i]->post([&shard] { shard.start_draining(); });
+    machinery_->loops[i]->drain();
+  }
+  // Looked at again and again rather than waited for: only the clock port may judge the deadline.
+  while (machinery_->is_busy() && machinery_->parts.clocks.now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const bool complete = !machinery_->is_busy();
+  stop();
+  return complete;
+}
+
+void HttpServer::stop() {
+  // The worker first: what it finishes is posted to loops that still run.
+  machinery_->worker.stop();
+  for (const auto& loop : machinery_->loops) loop->stop();
+}
+
+const HttpMetrics& HttpServer::metrics() const { return machinery_->metrics; }
+
+}  // namespace shoal
