@@ -12,6 +12,7 @@
 
 #include "kernels/expert_port.h"
 #include "kernels/kv_arena.h"
+#include "kernels/sampler.h"
 #include "schemas/ids.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
@@ -58,6 +59,8 @@ struct RowRun {
   std::vector<TokenId> tokens;       // one per row; empty: one row whose token was sampled by run `previous` of the queue's last step
   std::int32_t previous = -1;
   std::vector<TokenId> history;      // up to three tokens before `first`, needed once when a sequence starts at first > 0
+  std::vector<std::uint8_t> image;   // empty, or one flag per row: rows of an image span (no Engram, own routing bias)
+  std::vector<Bf16> features;        // [flagged rows][dim], in the place of their embeddings
   Stack stack = Stack::kAll;
   bool finishes_prompt = false;      // kEncoder: the decoder half then runs on all kept rows, logits come from the last
   Position writes_from = 0;          // rows below (replay behind a prefix hit) write window rows only
@@ -82,16 +85,10 @@ struct StepPlan {
   std::vector<RowRun> runs;
 };
 
-struct TokenLogprob {
-  TokenId token = 0;
-  float logprob = 0;
-};
-
 struct RunResult {
   TokenId token = -1;                  // sampled, or -1
   float logprob = 0;                   // of `token`, under the unmodified softmax
   float margin = 0;                    // best minus second best logit of the sampled row
-  TokenId runner_up = -1;
   std::vector<TokenLogprob> top;
   std::vector<float> logits;           // [rows or 1][vocab] when asked for
   Position first_logits = 0;           // position of logits row 0

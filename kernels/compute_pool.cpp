@@ -13,6 +13,9 @@ namespace {
 // Pieces per thread: enough that a thread that starts late costs little.
 constexpr std::int64_t kPiecesPerThread = 4;
 
+// Set while this thread runs a piece: a loop started from there has no threads to share and would wait for itself.
+thread_local bool inside_piece = false;
+
 }  // namespace
 
 struct ComputePool::Loop {
@@ -48,7 +51,7 @@ void ComputePool::parallel_for(std::int64_t count,
   if (count <= 0) {
     return;
   }
-  if (workers_.empty() || count <= grain) {
+  if (workers_.empty() || count <= grain || inside_piece) {
     body(0, count);
     return;
   }
@@ -93,7 +96,9 @@ void ComputePool::take_pieces(Loop& loop) {
     if (begin >= loop.count) {
       return;
     }
+    inside_piece = true;
     loop.body(begin, std::min(begin + loop.piece, loop.count));
+    inside_piece = false;
   }
 }
 

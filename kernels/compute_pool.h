@@ -20,7 +20,7 @@ class ComputePool {
   ComputePool& operator=(const ComputePool&) = delete;
 
   // Calls body(begin, end) over pieces of [0, count), each at least `grain` long (except the last); returns when all are done.
-  // body must not call parallel_for.
+  // A loop started from inside body runs on that thread alone.
   void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }

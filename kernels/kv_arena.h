@@ -58,7 +58,7 @@ class KvArena {
 
  private:
   struct Unmap {
-    std::size_t bytes = 0;
+    std::size_t bytes;
     void operator()(std::byte* memory) const;
   };
 

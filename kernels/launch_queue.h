@@ -38,6 +38,8 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
   virtual void launch(Launch launch) = 0;
+  // Lets the running step end and drops the others; nothing is called back afterwards. Idempotent.
+  virtual void stop() = 0;
 };
 
 // Completes an exchange of a parked step and then calls `complete` (any thread). Only backends with remote experts need one.
@@ -72,8 +74,7 @@ class LaunchQueue final : public Launcher {
   LaunchQueue& operator=(const LaunchQueue&) = delete;
 
   void launch(Launch launch) override;
-  // Lets the running step end, drops the others, joins the thread. Idempotent.
-  void stop();
+  void stop() override;
 
  private:
   struct Entry {

@@ -124,7 +124,7 @@ class Ops {
   // Head weights: w [n][heads] = bf16(w * factor), in place.
   virtual void scale_rows(Bf16* w, std::int64_t count, float factor) const = 0;
   // Scores of one query row (iq [heads][dim] bf16, w [heads] bf16) against the entries of `ranges`, written one after the other.
-  // Serial: the caller splits query rows over the pool, so this entry must not use it.
+  // Called for many rows from inside a parallel loop, or for one long row on its own.
   virtual void index_scores(const Bf16* iq, const Bf16* w, std::int64_t heads, const IndexKeys& keys, std::span<const EntryRange> ranges,
                             float* scores) const = 0;
 

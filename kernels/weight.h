@@ -25,4 +25,14 @@ struct Weight {
   explicit operator bool() const { return values != nullptr; }
 };
 
+// Rows [first, first + count) as a weight of their own; of an FP8 weight, `first` must be a multiple of its tile.
+constexpr Weight row_range(const Weight& w, std::int64_t first, std::int64_t count) {
+  const std::int64_t row_bytes = w.format == WeightFormat::kF32    ? w.cols * 4
+                                 : w.format == WeightFormat::kBf16 ? w.cols * 2
+                                 : w.format == WeightFormat::kFp8  ? w.cols
+                                                                   : w.cols / 2;
+  const std::int64_t scale_rows = w.format == WeightFormat::kFp8 ? first / 32 : first;
+  return Weight{w.format, count, w.cols, w.values + first * row_bytes, w.scales == nullptr ? nullptr : w.scales + scale_rows * (w.cols / 32)};
+}
+
 }  // namespace shoal::kernels

@@ -37,6 +37,10 @@ bool is_mark(char32_t c) {
 
 // NFKD, which is what NFKC followed by NFD gives.
 std::u32string decompose(std::string_view utf8) {
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (std::ranges::all_of(utf8, is_ascii)) {
+    return {utf8.begin(), utf8.end()};
+  }
   constexpr auto kOptions =
       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(utf8.data());
@@ -63,31 +67,34 @@ std::string encode(std::u32string_view text) {
   return utf8;
 }
 
-// The byte-level alphabet: printable Latin-1 characters stand for themselves, the other bytes take
-// the characters from U+0100 on, in order.
-std::unordered_map<char32_t, char> byte_alphabet() {
-  std::unordered_map<char32_t, char> alphabet;
-  char32_t next = 256;
-  for (int byte = 0; byte < 256; ++byte) {
+constexpr std::size_t kAlphabetEnd = 256 + 68;  // 68 bytes are not printable
+
+// The byte of each character of the byte-level alphabet, -1 for others: printable Latin-1
+// characters stand for themselves, the other bytes take the characters from U+0100 on, in order.
+constexpr std::array<std::int16_t, kAlphabetEnd> byte_alphabet() {
+  std::array<std::int16_t, kAlphabetEnd> alphabet{};
+  alphabet.fill(-1);
+  std::size_t next = 256;
+  for (std::int16_t byte = 0; byte < 256; ++byte) {
     const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-    alphabet[printable ? static_cast<char32_t>(byte) : next++] = static_cast<char>(byte);
+    alphabet[printable ? static_cast<std::size_t>(byte) : next++] = byte;
   }
   return alphabet;
 }
 
 // A token's bytes; nothing if a character is outside the alphabet. `piece` is valid UTF-8.
 std::optional<std::string> to_bytes(std::string_view piece) {
-  static const auto kAlphabet = byte_alphabet();
+  static constexpr auto kAlphabet = byte_alphabet();
   std::string bytes;
   const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(piece.data());
   for (auto left = static_cast<utf8proc_ssize_t>(piece.size()); left > 0;) {
     utf8proc_int32_t c = -1;
     const auto read = utf8proc_iterate(at, left, &c);
-    const auto it = kAlphabet.find(static_cast<char32_t>(c));
-    if (read <= 0 || it == kAlphabet.end()) {
+    const auto index = static_cast<std::size_t>(c);
+    if (read <= 0 || index >= kAlphabet.size() || kAlphabet[index] < 0) {
       return std::nullopt;
     }
-    bytes.push_back(it->second);
+    bytes.push_back(static_cast<char>(kAlphabet[index]));
     at += read;
     left -= read;
   }

@@ -1,0 +1,226 @@
+// Turns step plans into graph steps: checks the plan, resolves device-side inputs, runs the graph, samples.
+#include "kernels/model/model_backend.h"
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/sampler.h"
+#include "schemas/check.h"
+
+namespace shoal::kernels {
+
+class ModelBackend::ModelStep final : public Step {
+ public:
+  StepPlan plan;
+  std::unique_ptr<GraphStep> graph;
+  StepResult result;
+  bool started = false;
+  bool done = false;
+};
+
+namespace {
+
+ModelShape make_shape(const ModelConfig& c, const KvLayout& layout, std::string numeric_id) {
+  ModelShape shape;
+  shape.vocab = c.vocab;
+  shape.max_positions = c.max_positions;
+  shape.window = c.window;
+  shape.layers = c.layers;
+  shape.encoder_layers = c.decoder_start();
+  shape.block_bytes = layout.block_bytes;
+  shape.sequence_bytes = c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
+                         static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
+                         c.window * (c.hc * c.dim * 2 + c.hc * 4);
+  shape.bos = c.bos;
+  shape.eos = c.eos;
+  shape.numeric_id = std::move(numeric_id);
+  return shape;
+}
+
+tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what) {
+  return fail(Code::kInvalid, "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
+}
+
+}  // namespace
+
+ModelBackend::ModelBackend(const Model& model, const Ops& ops, ComputePool& pool, ExpertPort& experts, const BackendLimits& limits,
+                           std::string numeric_id)
+    : model_(model),
+      arena_(model.config, limits.blocks, limits.sequences),
+      graph_(model, ops, pool, arena_, experts),
+      states_(static_cast<std::size_t>(limits.sequences)) {
+  shape_ = make_shape(model.config, arena_.layout(), std::move(numeric_id));
+}
+
+void ModelBackend::reset_sequence(SequenceId id) {
+  auto& state = states_[id.value];
+  if (state == nullptr) {
+    state = std::make_unique<SequenceState>(model_.config);
+  }
+  state->clear();
+}
+
+void ModelBackend::end_prefill(SequenceId id) { states_[id.value]->drop_kept(); }
+
+Result<void> ModelBackend::check_run(const RowRun& run) const {
+  if (run.sequence.value >= states_.size() || states_[run.sequence.value] == nullptr) {
+    return bad_run(run, "the sequence was never reset");
+  }
+  if (run.tokens.empty() != (run.previous >= 0)) {
+    return bad_run(run, "needs either tokens or the previous step's run");
+  }
+  const Position end = run.first + run.rows();
+  if (run.first < 0 || end > shape_.max_positions) {
+    return bad_run(run, "positions " + std::to_string(run.first) + ".." + std::to_string(end - 1) + " exceed the model's " +
+                            std::to_string(shape_.max_positions));
+  }
+  if (static_cast<Position>(run.blocks.size()) * kBlockTokens < end) {
+    return bad_run(run, "block table of " + std::to_string(run.blocks.size()) + " blocks ends before position " + std::to_string(end));
+  }
+  if (std::any_of(run.blocks.begin(), run.blocks.end(), [&](BlockId b) { return b.value >= arena_.blocks(); })) {
+    return bad_run(run, "block id outside the arena");
+  }
+  const auto bad = std::find_if(run.tokens.begin(), run.tokens.end(), [&](TokenId t) { return t < 0 || t >= shape_.vocab; });
+  if (bad != run.tokens.end()) {
+    return bad_run(run, "token " + std::to_string(*bad) + " is outside the vocabulary");
+  }
+  if (!run.image.empty() && run.image.size() != run.tokens.size()) {
+    return bad_run(run, "needs one image flag per row");
+  }
+  const auto flagged = static_cast<std::size_t>(std::count_if(run.image.begin(), run.image.end(), [](std::uint8_t f) { return f != 0; }));
+  if (run.features.size() != flagged * static_cast<std::size_t>(model_.config.dim)) {
+    return bad_run(run, "needs one feature row per flagged row");
+  }
+  return {};
+}
+
+Result<void> ModelBackend::check(const StepPlan& plan) const {
+  std::set<SequenceId> seen;
+  for (const RowRun& run : plan.runs) {
+    TRY_VOID(check_run(run));
+    if (!seen.insert(run.sequence).second) {
+      return bad_run(run, "appears twice in one step");
+    }
+  }
+  if (plan.runs.empty()) {
+    return fail(Code::kInvalid, "step plan without runs");
+  }
+  return {};
+}
+
+std::unique_ptr<GraphStep> ModelBackend::take_graph_step() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) {
+    return std::make_unique<GraphStep>();
+  }
+  auto step = std::move(idle_.back());
+  idle_.pop_back();
+  return step;
+}
+
+Result<std::unique_ptr<Step>> ModelBackend::begin(StepPlan plan) {
+  TRY_VOID(check(plan));
+  auto step = std::make_unique<ModelStep>();
+  step->plan = std::move(plan);
+  step->graph = take_graph_step();
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+void ModelBackend::resolve_inputs(ModelStep& step) {
+  std::vector<TokenId> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = last_tokens_[static_cast<std::size_t>(step.plan.queue)];
+  }
+  for (const RowRun& run : step.plan.runs) {
+    GraphRun resolved{&run, states_[run.sequence.value].get(), run.tokens};
+    if (run.tokens.empty()) {
+      const auto from = static_cast<std::size_t>(run.previous);
+      CHECK(from < last.size() && last[from] >= 0);
+      resolved.tokens = {last[from]};
+    }
+    step.graph->runs.push_back(std::move(resolved));
+  }
+}
+
+StepYield ModelBackend::advance(Step& base) {
+  auto& step = static_cast<ModelStep&>(base);
+  CHECK(!step.done);
+  if (!step.started) {
+    step.started = true;
+    resolve_inputs(step);
+    graph_.start(*step.graph);
+  }
+  if (!graph_.advance(*step.graph)) {
+    return StepYield::kNeedsExchange;
+  }
+  complete(step);
+  step.done = true;
+  return StepYield::kDone;
+}
+
+Exchange& ModelBackend::exchange(Step& base) {
+  auto& step = static_cast<ModelStep&>(base);
+  CHECK(step.graph->waiting);
+  return step.graph->pending.exchange;
+}
+
+RunResult ModelBackend::sample_run(const ModelStep& step, std::size_t run) const {
+  RunResult result;
+  const RowRun& plan = step.plan.runs[run];
+  const LogitRows& logits = step.graph->logits;
+  const std::int64_t rows = logits.rows[run];
+  if (rows == 0) {
+    return result;
+  }
+  const std::span<const float> values(logits.values.data() + logits.first_row[run] * shape_.vocab,
+                                      static_cast<std::size_t>(rows * shape_.vocab));
+  if (plan.logits != WantLogits::kNone) {
+    result.logits.assign(values.begin(), values.end());
+    result.first_logits = logits.positions[run];
+  }
+  if (plan.sample) {
+    SamplerInput in;
+    in.logits = values.last(static_cast<std::size_t>(shape_.vocab));
+    in.temperature = plan.sampling.temperature;
+    in.top_p = plan.sampling.top_p;
+    in.min_p = plan.sampling.min_p;
+    in.top_k = plan.sampling.top_k;
+    in.seed = plan.sampling.seed;
+    in.choice = plan.sampling.choice;
+    in.position = plan.first + plan.rows();
+    in.forbidden = plan.sampling.forbidden;
+    in.logprobs = plan.sampling.top_logprobs;
+    if (auto sampled = sample(in)) {
+      result.token = sampled->token;
+      result.logprob = sampled->logprob;
+      result.margin = sampled->margin;
+      result.top = std::move(sampled->top);
+    }
+  }
+  return result;
+}
+
+void ModelBackend::complete(ModelStep& step) {
+  std::vector<TokenId> tokens;
+  for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
+    step.result.runs.push_back(sample_run(step, r));
+    tokens.push_back(step.result.runs.back().token);
+  }
+  auto graph = std::move(step.graph);
+  graph->runs.clear();
+  graph->encoder = {};
+  graph->decoder = {};
+  graph->rows = nullptr;
+  const std::lock_guard lock(mutex_);
+  last_tokens_[static_cast<std::size_t>(step.plan.queue)] = std::move(tokens);
+  idle_.push_back(std::move(graph));
+}
+
+StepResult ModelBackend::take(Step& base) {
+  auto& step = static_cast<ModelStep&>(base);
+  CHECK(step.done);
+  return std::move(step.result);
+}
+
+}  // namespace shoal::kernels

@@ -1,0 +1,58 @@
+// The backend of any device that offers the operator table: the model graph, the KV arena, sequence states and the sampler.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/compute_pool.h"
+#include "kernels/expert_port.h"
+#include "kernels/model/graph.h"
+#include "kernels/model/model.h"
+#include "kernels/ops.h"
+
+namespace shoal::kernels {
+
+struct BackendLimits {
+  std::int64_t blocks = 0;      // KV blocks of kBlockTokens tokens
+  std::int64_t sequences = 0;   // sequences that hold state at a time
+};
+
+class ModelBackend final : public Backend {
+ public:
+  // Everything passed in outlives the backend. numeric_id names device and arithmetic.
+  ModelBackend(const Model& model, const Ops& ops, ComputePool& pool, ExpertPort& experts, const BackendLimits& limits,
+               std::string numeric_id);
+
+  const ModelShape& shape() const override { return shape_; }
+  KvArena& arena() override { return arena_; }
+  void reset_sequence(SequenceId id) override;
+  void end_prefill(SequenceId id) override;
+  Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
+  StepYield advance(Step& step) override;
+  Exchange& exchange(Step& step) override;
+  StepResult take(Step& step) override;
+
+ private:
+  class ModelStep;
+
+  Result<void> check(const StepPlan& plan) const;
+  Result<void> check_run(const RowRun& run) const;
+  void resolve_inputs(ModelStep& step);
+  RunResult sample_run(const ModelStep& step, std::size_t run) const;
+  void complete(ModelStep& step);
+  std::unique_ptr<GraphStep> take_graph_step();
+
+  const Model& model_;
+  ModelShape shape_;
+  KvArena arena_;
+  Graph graph_;
+  std::vector<std::unique_ptr<SequenceState>> states_;
+  std::mutex mutex_;                                            // guards what follows; held for moments only
+  std::array<std::vector<TokenId>, kQueueCount> last_tokens_;   // per run of each queue's last step
+  std::vector<std::unique_ptr<GraphStep>> idle_;                // warm workspaces
+};
+
+}  // namespace shoal::kernels

@@ -1,0 +1,39 @@
+// Which devices this build knows, by name: the only place that names concrete backends.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/model/checkpoint.h"
+#include "schemas/result.h"
+
+namespace shoal::kernels {
+
+enum class Sums : std::uint8_t {
+  kSingle,  // the product
+  kDouble,  // tests: every fp32 sum in double, rounded once, to compare with golden data
+};
+
+struct DeviceConfig {
+  std::filesystem::path model;      // HF directory
+  int threads = 1;                  // compute pool, the advancing thread included
+  std::int64_t kv_blocks = 0;       // ceiling, blocks of kBlockTokens tokens
+  std::int64_t sequences = 0;       // ceiling, sequences with state at a time
+  Sums sums = Sums::kSingle;
+};
+
+// A model on a device, ready to run steps. Owns weights, pool and arena.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual Backend& backend() = 0;
+};
+
+std::vector<std::string_view> device_names();
+// kMisconfigured names what exists when `name` does not, or what is wrong with the model directory.
+Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceConfig& config, const LoadProgress& progress = {});
+
+}  // namespace shoal::kernels
