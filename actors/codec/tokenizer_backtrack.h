@@ -1,4 +1,4 @@
-// Encodes a piece in linear time: longest match first, one step back where two neighbours would have merged otherwise.
+// Encodes a piece in linear time: longest match first, back where two neighbours do not belong.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace shoal {
 
-// Immutable. Exact because a sequence of symbols is what the merges make of its bytes if and only if each two neighbours
-// are what the merges make of theirs, and because no text has two such sequences. So the symbols so far are always those of
-// the text so far, and a position that failed as a boundary once is never tried again: that bounds the time, for any text.
+// Immutable. Exact because a sequence of symbols is what the merges make of its bytes if and only
+// if each two neighbours are what the merges make of theirs, and because no text has two such
+// sequences. So the symbols so far are always those of the text so far, and a position that failed
+// as a boundary once is never tried again: that bounds the time, for any text.
 class BacktrackEncoder {
  public:
   // Reused from piece to piece, by one thread.
@@ -20,8 +21,8 @@ class BacktrackEncoder {
     std::vector<std::uint64_t> dead;  // bit per position that cannot be a boundary
   };
 
-  // Whether the reasoning above holds: each symbol is the product of one merge, of parts older than itself. The caller
-  // makes sure that every symbol's bytes encode to that symbol.
+  // Whether the reasoning above holds: each symbol is the product of one merge, of parts older than
+  // itself. The caller makes sure that every symbol's bytes encode to that symbol.
   static bool fits(const MergeTable& table);
 
   // `symbol_bytes` by symbol; needed during construction only. `table` must outlive this.
@@ -34,9 +35,10 @@ class BacktrackEncoder {
   struct SymbolData {  // a quarter of a cache line
     Symbol left;       // the parts of a product
     Symbol right;
-    Symbol shorter;    // the longest symbol that is a proper prefix of this one; of a byte kNoSymbol
+    Symbol shorter;  // the longest symbol that is a proper prefix of this one; of a byte kNoSymbol
     std::uint32_t size;
   };
+
   bool compatible(Symbol left, Symbol right) const;
 
   const MergeTable& table_;

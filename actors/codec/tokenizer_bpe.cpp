@@ -16,7 +16,8 @@ namespace {
 constexpr Symbol kUnnumbered = ~0u;
 
 // Of each symbol, whether its bytes encode to it alone.
-std::vector<bool> find_reachable(const MergeTable& table, const std::vector<std::string_view>& symbol_bytes) {
+std::vector<bool> find_reachable(const MergeTable& table,
+                                 const std::vector<std::string_view>& symbol_bytes) {
   std::vector<bool> reachable;
   reachable.reserve(symbol_bytes.size());
   RankEncoder encoder(table);
@@ -29,7 +30,8 @@ std::vector<bool> find_reachable(const MergeTable& table, const std::vector<std:
   return reachable;
 }
 
-// Remembers what short pieces were merged to, within one text: names and rare words repeat. Direct-mapped, 64 KB.
+// Remembers what short pieces were merged to, within one text: names and rare words repeat.
+// Direct-mapped, 64 KB.
 class MergeCache {
  public:
   struct Entry {
@@ -61,10 +63,13 @@ SymbolVocabulary number_symbols(const TokenizerFile& file) {
     }
     return symbol;
   };
-  for (const TokenId id : file.byte_tokens) symbol_of(id);
-  for (const FileMerge& merge : file.merges) symbol_of(merge.product);
+  for (const TokenId id : file.byte_tokens)
+    symbol_of(id);
+  for (const FileMerge& merge : file.merges)
+    symbol_of(merge.product);
   for (const FileMerge& merge : file.merges) {
-    vocabulary.merges.push_back({symbol_of(merge.left), symbol_of(merge.right), symbol_of(merge.product)});
+    vocabulary.merges.push_back(
+        {symbol_of(merge.left), symbol_of(merge.right), symbol_of(merge.product)});
   }
   return vocabulary;
 }
@@ -73,8 +78,11 @@ SymbolVocabulary number_symbols(const TokenizerFile& file) {
 class BytePairEncoder::Merger {
  public:
   Merger(const BytePairEncoder& encoder, std::size_t text_size, std::vector<TokenId>& out)
-      : encoder_(encoder), by_rank_(encoder.table_), out_(out) {
-    if (text_size >= kCachedText) cache_.emplace();
+      : encoder_(encoder),
+        by_rank_(encoder.table_),
+        out_(out) {
+    if (text_size >= kCachedText)
+      cache_.emplace();
   }
 
   void merge(std::string_view piece) {
@@ -84,11 +92,13 @@ class BytePairEncoder::Merger {
     } else {
       by_rank_.encode(piece, symbols_);
     }
-    for (const Symbol symbol : symbols_) out_.push_back(encoder_.tokens_[symbol]);
+    for (const Symbol symbol : symbols_)
+      out_.push_back(encoder_.tokens_[symbol]);
   }
 
   void merge_short(std::string_view piece, const PieceMap::Probe& probe) {
-    if (!cache_) return merge(piece);
+    if (!cache_)
+      return merge(piece);
     MergeCache::Entry& entry = cache_->place_of(probe);
     if (entry.piece == probe.key) {
       out_.insert(out_.end(), entry.tokens.begin(), entry.tokens.begin() + entry.count);
@@ -97,7 +107,8 @@ class BytePairEncoder::Merger {
     const std::size_t before = out_.size();
     merge(piece);
     const std::size_t count = out_.size() - before;
-    if (count > entry.tokens.size()) return;
+    if (count > entry.tokens.size())
+      return;
     entry.piece = probe.key;
     entry.count = static_cast<std::uint32_t>(count);
     std::copy_n(out_.end() - static_cast<std::ptrdiff_t>(count), count, entry.tokens.begin());
@@ -112,22 +123,28 @@ class BytePairEncoder::Merger {
   std::vector<TokenId>& out_;
 };
 
-BytePairEncoder::BytePairEncoder(const TokenizerFile& file) : BytePairEncoder(file, number_symbols(file)) {}
+BytePairEncoder::BytePairEncoder(const TokenizerFile& file)
+    : BytePairEncoder(file, number_symbols(file)) {}
 
 BytePairEncoder::BytePairEncoder(const TokenizerFile& file, SymbolVocabulary vocabulary)
-    : tokens_(std::move(vocabulary.tokens)), table_(std::move(vocabulary.merges)) {
+    : tokens_(std::move(vocabulary.tokens)),
+      table_(std::move(vocabulary.merges)) {
   std::vector<std::string_view> symbol_bytes;
   symbol_bytes.reserve(tokens_.size());
-  for (const TokenId token : tokens_) symbol_bytes.push_back(file.bytes.of(token));
+  for (const TokenId token : tokens_)
+    symbol_bytes.push_back(file.bytes.of(token));
   const std::vector<bool> reachable = find_reachable(table_, symbol_bytes);
   std::vector<std::pair<std::string_view, TokenId>> pieces;
   for (std::size_t symbol = 0; symbol < tokens_.size(); ++symbol) {
     const std::string_view bytes = symbol_bytes[symbol];
-    if (reachable[symbol] && bytes.size() <= PieceMap::kLongest) pieces.emplace_back(bytes, tokens_[symbol]);
+    if (reachable[symbol] && bytes.size() <= PieceMap::kLongest)
+      pieces.emplace_back(bytes, tokens_[symbol]);
   }
   whole_.emplace(pieces);
-  const bool all_reachable = std::all_of(reachable.begin(), reachable.end(), [](bool yes) { return yes; });
-  if (all_reachable && BacktrackEncoder::fits(table_)) backtrack_.emplace(table_, symbol_bytes);
+  const bool all_reachable =
+      std::all_of(reachable.begin(), reachable.end(), [](bool yes) { return yes; });
+  if (all_reachable && BacktrackEncoder::fits(table_))
+    backtrack_.emplace(table_, symbol_bytes);
 }
 
 // Pieces are taken in batches so that their look-ups wait for memory together.
@@ -136,6 +153,7 @@ void BytePairEncoder::encode(std::string_view text, std::vector<TokenId>& out) c
     std::string_view text;
     PieceMap::Probe probe;
   };
+
   constexpr std::size_t kBatch = 16;
   std::array<Piece, kBatch> batch;
   Merger merger(*this, text.size(), out);
@@ -146,7 +164,8 @@ void BytePairEncoder::encode(std::string_view text, std::vector<TokenId>& out) c
       const char* const next = piece_end(at, end);
       Piece& piece = batch[count];
       piece.text = {at, static_cast<std::size_t>(next - at)};
-      if (piece.text.size() <= PieceMap::kLongest) piece.probe = whole_->start(piece.text, end);
+      if (piece.text.size() <= PieceMap::kLongest)
+        piece.probe = whole_->start(piece.text, end);
       at = next;
     }
     for (const Piece& piece : std::span(batch).first(count)) {

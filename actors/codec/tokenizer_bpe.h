@@ -1,4 +1,4 @@
-// Encodes plain text with one model's vocabulary: cuts it into pieces, looks whole pieces up, merges the others.
+// Encodes plain text with one model's vocabulary: looks whole pieces up and merges the others.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,8 @@ struct SymbolVocabulary {
 
 SymbolVocabulary number_symbols(const TokenizerFile& file);
 
-// Immutable; keeps nothing between calls, so neither time nor memory depends on what others sent before.
+// Immutable; keeps nothing between calls, so neither time nor memory depends on what others sent
+// before.
 class BytePairEncoder {
  public:
   explicit BytePairEncoder(const TokenizerFile& file);
@@ -31,7 +32,8 @@ class BytePairEncoder {
   // Appends to `out`.
   void encode(std::string_view text, std::vector<TokenId>& out) const;
 
-  // False when the merge list breaks a condition of the linear engine, so that pieces are merged rank by rank.
+  // False when the merge list breaks a condition of the linear engine, so that pieces are merged
+  // rank by rank.
   bool is_linear() const { return backtrack_.has_value(); }
 
  private:

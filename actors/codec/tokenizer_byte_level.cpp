@@ -1,4 +1,4 @@
-// Printable Latin-1 bytes stand for themselves; the other 68, in ascending order, are written as U+0100 and up.
+// Printable Latin-1 stands for itself; the other 68 bytes, ascending, are written as U+0100 on.
 #include "actors/codec/tokenizer_byte_level.h"
 
 #include <array>
@@ -28,8 +28,10 @@ constexpr std::array<std::uint16_t, 256> kAlphabet = make_alphabet();
 
 constexpr std::array<std::int16_t, kAlphabetEnd> make_inverse() {
   std::array<std::int16_t, kAlphabetEnd> inverse{};
-  for (std::int16_t& byte : inverse) byte = kNoByte;
-  for (unsigned byte = 0; byte < 256; ++byte) inverse[kAlphabet[byte]] = static_cast<std::int16_t>(byte);
+  for (std::int16_t& byte : inverse)
+    byte = kNoByte;
+  for (unsigned byte = 0; byte < 256; ++byte)
+    inverse[kAlphabet[byte]] = static_cast<std::int16_t>(byte);
   return inverse;
 }
 
@@ -39,7 +41,8 @@ constexpr std::array<std::int16_t, kAlphabetEnd> kInverse = make_inverse();
 
 std::string byte_level_spelling(unsigned char byte) {
   const std::uint16_t c = kAlphabet[byte];
-  if (c < 0x80) return {static_cast<char>(c)};
+  if (c < 0x80)
+    return {static_cast<char>(c)};
   return {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
 }
 
@@ -48,10 +51,12 @@ bool read_byte_level(std::string_view spelled, std::string& bytes) {
   for (std::size_t i = 0; i < spelled.size(); ++i) {
     unsigned c = static_cast<unsigned char>(spelled[i]);
     if (c >= 0x80) {  // the alphabet ends below U+0800: two bytes at most
-      if (c >= 0xE0 || ++i == spelled.size()) return false;
+      if (c >= 0xE0 || ++i == spelled.size())
+        return false;
       c = (c & 0x1Fu) << 6 | (static_cast<unsigned char>(spelled[i]) & 0x3Fu);
     }
-    if (c >= kAlphabetEnd || kInverse[c] == kNoByte) return false;
+    if (c >= kAlphabetEnd || kInverse[c] == kNoByte)
+      return false;
     bytes.push_back(static_cast<char>(kInverse[c]));
   }
   return true;

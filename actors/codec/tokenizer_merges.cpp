@@ -31,7 +31,8 @@ MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
     const std::uint64_t bit = hash >> filter_shift_;
     filter_[bit >> 6] |= std::uint64_t{1} << (bit & 63);
     std::size_t slot = hash >> slot_shift_;
-    while (slots_[slot] != kEmptySlot) slot = (slot + 1) & (slots - 1);
+    while (slots_[slot] != kEmptySlot)
+      slot = (slot + 1) & (slots - 1);
     slots_[slot] = key << kSymbolBits | rank;
   }
 }
@@ -39,16 +40,20 @@ MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
 std::uint32_t MergeTable::find(std::uint64_t key, std::uint64_t hash) const {
   for (std::size_t slot = hash >> slot_shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
     const std::uint64_t entry = slots_[slot];
-    if (entry == kEmptySlot) return kNoRank;
-    if (entry >> kSymbolBits == key) return static_cast<std::uint32_t>(entry & (kSymbolsMax - 1));
+    if (entry == kEmptySlot)
+      return kNoRank;
+    if (entry >> kSymbolBits == key)
+      return static_cast<std::uint32_t>(entry & (kSymbolsMax - 1));
   }
 }
 
 void RankEncoder::offer(std::uint32_t left) {
   const std::uint32_t right = nodes_[left].next;
-  if (right == kNoNode) return;
+  if (right == kNoNode)
+    return;
   const std::uint32_t rank = table_.rank(nodes_[left].symbol, nodes_[right].symbol);
-  if (rank == kNoRank) return;
+  if (rank == kNoRank)
+    return;
   heap_.push_back(std::uint64_t{rank} << 32 | left);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
@@ -58,13 +63,16 @@ void RankEncoder::join(std::uint32_t left, Symbol product) {
   nodes_[left].symbol = product;
   nodes_[left].next = nodes_[right].next;
   nodes_[right].symbol = kJoined;
-  if (nodes_[left].next != kNoNode) nodes_[nodes_[left].next].previous = left;
+  if (nodes_[left].next != kNoNode)
+    nodes_[nodes_[left].next].previous = left;
   offer(left);
-  if (nodes_[left].previous != kNoNode) offer(nodes_[left].previous);
+  if (nodes_[left].previous != kNoNode)
+    offer(nodes_[left].previous);
 }
 
 void RankEncoder::encode(std::string_view piece, std::vector<Symbol>& out) {
-  if (piece.empty()) return;
+  if (piece.empty())
+    return;
   CHECK(piece.size() < kNoNode);
   nodes_.clear();
   heap_.clear();
@@ -72,7 +80,8 @@ void RankEncoder::encode(std::string_view piece, std::vector<Symbol>& out) {
     nodes_.push_back({static_cast<unsigned char>(piece[i]), i - 1, i + 1});
   }
   nodes_.back().next = kNoNode;
-  for (std::uint32_t i = 0; i < piece.size(); ++i) offer(i);
+  for (std::uint32_t i = 0; i < piece.size(); ++i)
+    offer(i);
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     const std::uint64_t top = heap_.back();
@@ -80,11 +89,14 @@ void RankEncoder::encode(std::string_view piece, std::vector<Symbol>& out) {
     const auto left = static_cast<std::uint32_t>(top);
     const Symbol product = table_.merges()[top >> 32].product;
     const std::uint32_t right = nodes_[left].next;
-    if (nodes_[left].symbol == kJoined || right == kNoNode) continue;
+    if (nodes_[left].symbol == kJoined || right == kNoNode)
+      continue;
     const std::uint32_t rank = table_.rank(nodes_[left].symbol, nodes_[right].symbol);
-    if (rank != kNoRank && table_.merges()[rank].product == product) join(left, product);
+    if (rank != kNoRank && table_.merges()[rank].product == product)
+      join(left, product);
   }
-  for (std::uint32_t i = 0; i != kNoNode; i = nodes_[i].next) out.push_back(nodes_[i].symbol);
+  for (std::uint32_t i = 0; i != kNoNode; i = nodes_[i].next)
+    out.push_back(nodes_[i].symbol);
 }
 
 }  // namespace shoal

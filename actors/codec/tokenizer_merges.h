@@ -1,4 +1,4 @@
-// The merge list of a byte-pair encoding, and the encoder that follows its definition to the letter.
+// The merge list of a byte-pair encoding, and the encoder that follows its definition literally.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace shoal {
 
-// The encoders' own number of a piece: 0-255 the bytes, then products of merges in the order of their first merge. Below
-// kSymbolsMax - 1, so that two symbols and a rank fit 64 bits.
+// The encoders' own number of a piece: 0-255 the bytes, then products of merges in the order of
+// their first merge. Below kSymbolsMax - 1, so that two symbols and a rank fit 64 bits.
 using Symbol = std::uint32_t;
 inline constexpr std::uint32_t kSymbolBits = 21;
 inline constexpr Symbol kSymbolsMax = 1u << kSymbolBits;
@@ -30,7 +30,8 @@ class MergeTable {
     const std::uint64_t key = key_of(left, right);
     const std::uint64_t hash = hash_of(key);
     const std::uint64_t bit = hash >> filter_shift_;
-    if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return kNoRank;
+    if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0)
+      return kNoRank;
     return find(key, hash);
   }
 
@@ -40,20 +41,25 @@ class MergeTable {
   static std::uint64_t key_of(Symbol left, Symbol right) {
     return std::uint64_t{left} << kSymbolBits | right;
   }
+
   static std::uint64_t hash_of(std::uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
+
   std::uint32_t find(std::uint64_t key, std::uint64_t hash) const;
 
   std::vector<Merge> merges_;
-  std::vector<std::uint64_t> slots_;   // key and rank; open addressing
-  std::vector<std::uint64_t> filter_;  // bits in front of the slots: most pairs asked for do not exist, and this stays in cache
+  std::vector<std::uint64_t> slots_;  // key and rank; open addressing
+  // Bits in front of the slots: most pairs asked for do not exist, and these stay in cache.
+  std::vector<std::uint64_t> filter_;
   std::uint32_t slot_shift_ = 0;
   std::uint32_t filter_shift_ = 0;
 };
 
-// Joins the pair of the lowest rank, leftmost first, until none is left. Exact for every merge list; O(n log n). Appends.
+// Joins the pair of the lowest rank, leftmost first, until none is left. Exact for every merge
+// list; O(n log n). Appends.
 class RankEncoder {
  public:
   explicit RankEncoder(const MergeTable& table) : table_(table) {}
+
   void encode(std::string_view piece, std::vector<Symbol>& out);
 
  private:
@@ -62,12 +68,14 @@ class RankEncoder {
     std::uint32_t previous;
     std::uint32_t next;
   };
+
   void offer(std::uint32_t left);
   void join(std::uint32_t left, Symbol product);
 
   const MergeTable& table_;
   std::vector<Node> nodes_;
-  std::vector<std::uint64_t> heap_;  // rank and position of the left node; stale entries are skipped when they surface
+  // Rank and position of the left node; stale entries are skipped when they surface.
+  std::vector<std::uint64_t> heap_;
 };
 
 }  // namespace shoal

@@ -12,7 +12,8 @@ PieceMap::PieceMap(const std::vector<std::pair<std::string_view, TokenId>>& piec
     CHECK(!piece.empty() && piece.size() <= kLongest);
     const Key key = key_of(piece, piece.data() + piece.size());
     std::size_t slot = hash_of(key) >> shift_;
-    while (slots_[slot].token != kNone) slot = (slot + 1) & (slots_.size() - 1);
+    while (slots_[slot].token != kNone)
+      slot = (slot + 1) & (slots_.size() - 1);
     slots_[slot] = {key, token};
   }
 }

@@ -29,13 +29,15 @@ class PieceMap {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  // A look-up in two halves: the table is larger than the near caches, so the caller starts several before it ends the first.
+  // A look-up in two halves: the table is larger than the near caches, so the caller starts several
+  // before it ends the first.
   struct Probe {
     Key key;
     std::size_t slot = 0;
   };
 
-  // `text_end` bounds the readable bytes behind the piece: with 16 of them the key is loaded at once.
+  // `text_end` bounds the readable bytes behind the piece: with 16 of them the key is loaded at
+  // once.
   Probe start(std::string_view piece, const char* text_end) const {
     const Key key = key_of(piece, text_end);
     const std::size_t slot = hash_of(key) >> shift_;
@@ -46,7 +48,8 @@ class PieceMap {
   TokenId finish(Probe probe) const {
     for (std::size_t slot = probe.slot;; slot = (slot + 1) & (slots_.size() - 1)) {
       const Slot& at = slots_[slot];
-      if (at.key == probe.key || at.token == kNone) return at.token;
+      if (at.key == probe.key || at.token == kNone)
+        return at.token;
     }
   }
 
@@ -70,8 +73,10 @@ class PieceMap {
     key.high |= std::uint64_t{size} << 56;
     return key;
   }
+
   static std::uint64_t hash_of(Key key) {
-    const std::uint64_t mixed = key.low * 0x9E3779B97F4A7C15u ^ std::rotl(key.high * 0xC2B2AE3D27D4EB4Fu, 31);
+    const std::uint64_t mixed =
+        key.low * 0x9E3779B97F4A7C15u ^ std::rotl(key.high * 0xC2B2AE3D27D4EB4Fu, 31);
     return (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
   }
 

@@ -10,10 +10,11 @@ namespace shoal {
 class ByteTrieBuilder {
  public:
   ByteTrieBuilder(ByteTrie& trie, std::vector<ByteTrie::Entry> entries)
-      : trie_(trie), entries_(std::move(entries)) {
-    std::sort(entries_.begin(), entries_.end(), [](const ByteTrie::Entry& a, const ByteTrie::Entry& b) {
-      return a.bytes < b.bytes;
-    });
+      : trie_(trie),
+        entries_(std::move(entries)) {
+    std::sort(entries_.begin(),
+              entries_.end(),
+              [](const ByteTrie::Entry& a, const ByteTrie::Entry& b) { return a.bytes < b.bytes; });
   }
 
   void build() {
@@ -44,41 +45,50 @@ class ByteTrieBuilder {
   }
 
   bool fits(std::size_t base) const {
-    return !base_taken_[base] && std::all_of(labels_.begin(), labels_.end(), [&](unsigned char label) {
-      return trie_.nodes_[base ^ label].label_and_value == 0;
-    });
+    return !base_taken_[base] &&
+           std::all_of(labels_.begin(), labels_.end(), [&](unsigned char label) {
+             return trie_.nodes_[base ^ label].label_and_value == 0;
+           });
   }
 
-  // A base and its children share a block, for a label is below 256; the first block is kept free, see ByteTrie::Node. A base
-  // at which one set of so many labels did not fit is not tried for others of that size: the search is linear and leaves few
-  // holes, as the many only children fill them.
+  // A base and its children share a block, for a label is below 256; the first block is kept free,
+  // see ByteTrie::Node. A base at which one set of so many labels did not fit is not tried for
+  // others of that size: the search is linear and leaves few holes, as the many only children fill
+  // them.
   std::uint32_t find_base() {
     for (std::size_t& base = cursor_[labels_.size()];; ++base) {
-      if (base == trie_.nodes_.size()) grow_to(base + kBlock);
-      if (fits(base)) return static_cast<std::uint32_t>(base);
+      if (base == trie_.nodes_.size())
+        grow_to(base + kBlock);
+      if (fits(base))
+        return static_cast<std::uint32_t>(base);
     }
   }
 
   // Returns the base of the range's children, 0 when there are none.
   std::uint32_t place_children(Range range, std::uint32_t node) {
     if (node != kNoNode && entries_[range.first].bytes.size() == range.depth) {
-      trie_.nodes_[node].label_and_value |= (entries_[range.first].value + 1) << ByteTrie::kLabelBits;
-      while (range.first < range.end && entries_[range.first].bytes.size() == range.depth) ++range.first;
+      trie_.nodes_[node].label_and_value |= (entries_[range.first].value + 1)
+                                            << ByteTrie::kLabelBits;
+      while (range.first < range.end && entries_[range.first].bytes.size() == range.depth)
+        ++range.first;
     }
-    if (range.first == range.end) return 0;
+    if (range.first == range.end)
+      return 0;
     const auto label_at = [&](std::size_t entry) {
       return static_cast<unsigned char>(entries_[entry].bytes[range.depth]);
     };
     labels_.clear();
     for (std::size_t i = range.first; i < range.end; ++i) {
-      if (i == range.first || label_at(i) != labels_.back()) labels_.push_back(label_at(i));
+      if (i == range.first || label_at(i) != labels_.back())
+        labels_.push_back(label_at(i));
     }
     const std::uint32_t base = find_base();
     base_taken_[base] = true;
     std::size_t first = range.first;
     for (const unsigned char label : labels_) {
       std::size_t end = first;
-      while (end < range.end && label_at(end) == label) ++end;
+      while (end < range.end && label_at(end) == label)
+        ++end;
       const auto child = static_cast<std::uint32_t>(base ^ label);
       trie_.nodes_[child].label_and_value = label + 1u;
       ranges_.push_back({first, end, range.depth + 1, child});
@@ -91,10 +101,12 @@ class ByteTrieBuilder {
   std::vector<ByteTrie::Entry> entries_;
   std::vector<Range> ranges_;
   std::vector<bool> base_taken_;
-  std::vector<unsigned char> labels_;  // of the children being placed, ascending
+  std::vector<unsigned char> labels_;             // of the children being placed, ascending
   std::array<std::size_t, kBlock + 1> cursor_{};  // by number of labels, the base to try first
 };
 
-ByteTrie::ByteTrie(std::vector<Entry> entries) { ByteTrieBuilder(*this, std::move(entries)).build(); }
+ByteTrie::ByteTrie(std::vector<Entry> entries) {
+  ByteTrieBuilder(*this, std::move(entries)).build();
+}
 
 }  // namespace shoal

@@ -8,16 +8,19 @@
 
 namespace shoal {
 
-// Immutable double array: a child's place is its parent's base XOR the byte, so a step is one load of 8 bytes.
+// Immutable double array: a child's place is its parent's base XOR the byte, so a step is one load
+// of 8 bytes.
 class ByteTrie {
  public:
   struct Entry {
-    std::string_view bytes;  // not empty; views need to live only until the constructor returns
-    std::uint32_t value = 0; // below 2^23 - 1
+    std::string_view bytes;   // not empty; views need to live only until the constructor returns
+    std::uint32_t value = 0;  // below 2^23 - 1
   };
+
   static constexpr std::uint32_t kNone = ~0u;
 
   ByteTrie() : ByteTrie(std::vector<Entry>{}) {}
+
   explicit ByteTrie(std::vector<Entry> entries);
 
   // Value of the longest entry that `text` starts with, or kNone.
@@ -27,8 +30,10 @@ class ByteTrie {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
       const Node& node = nodes_[base ^ byte];
-      if ((node.label_and_value & kLabelMask) != byte + 1u) break;
-      if (const std::uint32_t value = node.label_and_value >> kLabelBits; value != 0) found = value;
+      if ((node.label_and_value & kLabelMask) != byte + 1u)
+        break;
+      if (const std::uint32_t value = node.label_and_value >> kLabelBits; value != 0)
+        found = value;
       base = node.base;
     }
     return found - 1;
@@ -38,8 +43,9 @@ class ByteTrie {
   static constexpr std::uint32_t kLabelBits = 9;
   static constexpr std::uint32_t kLabelMask = (1u << kLabelBits) - 1;
 
-  // Label: byte + 1, 0 for a free place. Value: the entry's + 1, 0 for none. No two nodes with children share a base, so the
-  // label alone tells whose child this is. A leaf's base is 0, the first block, which stays free.
+  // Label: byte + 1, 0 for a free place. Value: the entry's + 1, 0 for none. No two nodes with
+  // children share a base, so the label alone tells whose child this is. A leaf's base is 0, the
+  // first block, which stays free.
   struct Node {
     std::uint32_t base = 0;
     std::uint32_t label_and_value = 0;

@@ -1,4 +1,4 @@
-// Builds the class table from the checked-in runs while compiling, so nothing is computed or locked at run time.
+// Builds the class table from the checked-in runs while compiling: nothing is left to run time.
 #include "actors/codec/unicode_classes.h"
 
 #include <cstddef>
@@ -18,7 +18,8 @@ constexpr std::size_t kRunCount = sizeof(kRuns) / sizeof(kRuns[0]);
 
 constexpr std::uint8_t pattern_bits(char32_t c) {
   const bool east_asian = (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x30FF);
-  return static_cast<std::uint8_t>((east_asian ? kEastAsian : 0) | (c == '\n' || c == '\r' ? kNewline : 0));
+  return static_cast<std::uint8_t>((east_asian ? kEastAsian : 0) |
+                                   (c == '\n' || c == '\r' ? kNewline : 0));
 }
 
 constexpr bool touches_pattern_bits(char32_t first, char32_t end) {
@@ -33,7 +34,8 @@ constexpr UnicodeTable make_table() {
   std::size_t run = 0;
   for (char32_t first = 0; first < kCodePoints; first += kUnicodeBlock) {
     const char32_t end = first + kUnicodeBlock;
-    while (run + 1 < kRunCount && kRuns[run + 1].first <= first) ++run;
+    while (run + 1 < kRunCount && kRuns[run + 1].first <= first)
+      ++run;
     const bool one_run = run + 1 == kRunCount || kRuns[run + 1].first >= end;
     std::uint16_t* shared =
         one_run && !touches_pattern_bits(first, end) ? &uniform[kRuns[run].classes] : nullptr;
@@ -43,9 +45,11 @@ constexpr UnicodeTable make_table() {
       continue;
     }
     block = static_cast<std::uint16_t>(blocks++);
-    if (shared != nullptr) *shared = block;
+    if (shared != nullptr)
+      *shared = block;
     for (char32_t c = first; c < end; ++c) {
-      if (run + 1 < kRunCount && kRuns[run + 1].first <= c) ++run;
+      if (run + 1 < kRunCount && kRuns[run + 1].first <= c)
+        ++run;
       table.classes[block * kUnicodeBlock + (c - first)] =
           static_cast<std::uint8_t>(kRuns[run].classes | pattern_bits(c));
     }

@@ -15,12 +15,14 @@ enum UnicodeClass : std::uint8_t {
   kSymbol = 16,
   kWhiteSpace = 32,
   kNewline = 64,     // only CR and LF, which the patterns name apart from other white space
-  kEastAsian = 128,  // U+4E00-9FA5 and U+3040-30FF: the ideographs and kana that a pattern of their own isolates
+  kEastAsian = 128,  // U+4E00-9FA5 and U+3040-30FF: the ideographs and kana that a pattern of their
+                     // own isolates
 };
 
 inline constexpr char32_t kCodePoints = 0x110000;
 
-// Two stages: the number of each block of 128 code points, and the distinct blocks. The first block holds ASCII.
+// Two stages: the number of each block of 128 code points, and the distinct blocks. The first block
+// holds ASCII.
 inline constexpr std::uint32_t kUnicodeBlockBits = 7;
 inline constexpr std::uint32_t kUnicodeBlock = 1u << kUnicodeBlockBits;
 inline constexpr std::uint32_t kUnicodeBlocksMax = 600;

@@ -6,9 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <sstream>
-
 #include <lzma.h>
+#include <sstream>
 
 namespace shoal {
 namespace {
@@ -25,10 +24,18 @@ std::string unpack_xz(const std::string& packed, std::size_t unpacked_size) {
   std::uint64_t memory_limit = 1u << 30;
   std::size_t read = 0;
   std::size_t written = 0;
-  const lzma_ret done = lzma_stream_buffer_decode(
-      &memory_limit, 0, nullptr, reinterpret_cast<const std::uint8_t*>(packed.data()), &read, packed.size(),
-      reinterpret_cast<std::uint8_t*>(text.data()), &written, text.size());
-  if (done != LZMA_OK || written != unpacked_size) give_up("tokenizer.json.xz does not unpack");
+  const lzma_ret done =
+      lzma_stream_buffer_decode(&memory_limit,
+                                0,
+                                nullptr,
+                                reinterpret_cast<const std::uint8_t*>(packed.data()),
+                                &read,
+                                packed.size(),
+                                reinterpret_cast<std::uint8_t*>(text.data()),
+                                &written,
+                                text.size());
+  if (done != LZMA_OK || written != unpacked_size)
+    give_up("tokenizer.json.xz does not unpack");
   return text;
 }
 
@@ -36,7 +43,8 @@ std::string unpack_xz(const std::string& packed, std::size_t unpacked_size) {
 
 std::string read_test_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) give_up(path + " is missing");
+  if (!stream)
+    give_up(path + " is missing");
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
@@ -48,7 +56,8 @@ std::string golden_tokenizer_json() {
 std::shared_ptr<const Tokenizer> golden_tokenizer() {
   static const std::shared_ptr<const Tokenizer> tokenizer = [] {
     auto loaded = Tokenizer::parse(golden_tokenizer_json(), "tokenizer.json.xz");
-    if (!loaded) give_up(loaded.error().message);
+    if (!loaded)
+      give_up(loaded.error().message);
     return *loaded;
   }();
   return tokenizer;
@@ -58,7 +67,8 @@ std::vector<nlohmann::json> golden_codec_cases(const std::string& name) {
   std::istringstream lines(read_test_file(kFolder + name));
   std::vector<nlohmann::json> cases;
   for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) cases.push_back(nlohmann::json::parse(line));
+    if (!line.empty())
+      cases.push_back(nlohmann::json::parse(line));
   }
   return cases;
 }

@@ -1,34 +1,38 @@
-// Checks the merge engines against the definition of byte-pair encoding, on vocabularies made up here.
+// Checks the merge engines against the definition of byte-pair encoding, on made-up vocabularies.
 #include "actors/codec/tokenizer_merges.h"
 
 #include <algorithm>
+#include <doctest/doctest.h>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <doctest/doctest.h>
 
 #include "actors/codec/tokenizer_backtrack.h"
 
 namespace shoal {
 namespace {
 
-// The definition: of all neighbouring pairs join the one of the lowest rank, the leftmost first, until none can be joined.
-std::vector<Symbol> merge_by_definition(const std::vector<Merge>& merges, const std::string& piece) {
+// The definition: of all neighbouring pairs join the one of the lowest rank, the leftmost first,
+// until none can be joined.
+std::vector<Symbol> merge_by_definition(const std::vector<Merge>& merges,
+                                        const std::string& piece) {
   std::vector<Symbol> symbols;
-  for (const char c : piece) symbols.push_back(static_cast<unsigned char>(c));
+  for (const char c : piece)
+    symbols.push_back(static_cast<unsigned char>(c));
   for (;;) {
     std::size_t best_rank = merges.size();
     std::size_t best_at = 0;
     for (std::size_t at = 0; at + 1 < symbols.size(); ++at) {
       for (std::size_t rank = 0; rank < best_rank; ++rank) {
-        if (merges[rank].left != symbols[at] || merges[rank].right != symbols[at + 1]) continue;
+        if (merges[rank].left != symbols[at] || merges[rank].right != symbols[at + 1])
+          continue;
         best_rank = rank;
         best_at = at;
       }
     }
-    if (best_rank == merges.size()) return symbols;
+    if (best_rank == merges.size())
+      return symbols;
     symbols[best_at] = merges[best_rank].product;
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best_at) + 1);
   }
@@ -43,21 +47,25 @@ struct Vocabulary {
 
 Vocabulary bytes_only() {
   Vocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.bytes.emplace_back(1, static_cast<char>(byte));
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary.bytes.emplace_back(1, static_cast<char>(byte));
   return vocabulary;
 }
 
-// As training makes them: each merge joins older symbols, makes new bytes, and its product can be reached.
+// As training makes them: each merge joins older symbols, makes new bytes, and its product can be
+// reached.
 Vocabulary random_vocabulary(std::mt19937& random, int letters, std::size_t size) {
   Vocabulary vocabulary = bytes_only();
   std::vector<Symbol> usable;
-  for (int letter = 0; letter < letters; ++letter) usable.push_back(static_cast<Symbol>('a' + letter));
+  for (int letter = 0; letter < letters; ++letter)
+    usable.push_back(static_cast<Symbol>('a' + letter));
   std::set<std::string> known(vocabulary.bytes.begin(), vocabulary.bytes.end());
   for (int tries = 0; tries < 4000 && vocabulary.merges.size() < size; ++tries) {
     const Symbol left = usable[random() % usable.size()];
     const Symbol right = usable[random() % usable.size()];
     const std::string joined = vocabulary.bytes[left] + vocabulary.bytes[right];
-    if (joined.size() > 12 || known.contains(joined)) continue;
+    if (joined.size() > 12 || known.contains(joined))
+      continue;
     const auto product = static_cast<Symbol>(vocabulary.bytes.size());
     vocabulary.merges.push_back({left, right, product});
     if (merge_by_definition(vocabulary.merges, joined) != std::vector<Symbol>{product}) {
@@ -73,7 +81,8 @@ Vocabulary random_vocabulary(std::mt19937& random, int letters, std::size_t size
 
 std::string random_text(std::mt19937& random, int letters, std::size_t size) {
   std::string text;
-  while (text.size() < size) text += static_cast<char>('a' + random() % static_cast<unsigned>(letters));
+  while (text.size() < size)
+    text += static_cast<char>('a' + random() % static_cast<unsigned>(letters));
   return text;
 }
 
@@ -122,7 +131,9 @@ TEST_CASE("merging by rank is exact for any merge list, whatever its order") {
   }
 }
 
-TEST_CASE("the linear engine is offered only where parts are older than products and products are unique") {
+TEST_CASE(
+    "the linear engine is offered only where parts are older than products and products are "
+    "unique") {
   CHECK(BacktrackEncoder::fits(MergeTable({{'a', 'b', 256}, {256, 'c', 257}})));
   CHECK_FALSE(BacktrackEncoder::fits(MergeTable({{257, 'c', 256}, {'a', 'b', 257}})));
   CHECK_FALSE(BacktrackEncoder::fits(MergeTable({{'a', 'b', 256}, {'a', 'b', 256}})));

@@ -1,12 +1,11 @@
-// Checks where the pre-tokenizer cuts, at the fine points of its patterns, and the Unicode version of its classes.
+// Checks where the pre-tokenizer cuts, and the Unicode version of its classes.
 #include "actors/codec/tokenizer_pieces.h"
 
+#include <doctest/doctest.h>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <doctest/doctest.h>
 
 #include "actors/codec/unicode_classes.h"
 
@@ -37,7 +36,8 @@ TEST_CASE("ideographs and kana stand apart, and the third pattern cuts inside th
   CHECK(pieces_of(" 模型") == Pieces{" ", "模型"});
   CHECK(pieces_of("ア・イ") == Pieces{"ア", "・", "イ"});
   CHECK(pieces_of("\u9FA5\u9FA6") == Pieces{"\u9FA5", "\u9FA6"});
-  CHECK(pieces_of("\u3040\u3041") == Pieces{"\u3040\u3041"});  // unassigned, then a letter: its optional first character
+  CHECK(pieces_of("\u3040\u3041") ==
+        Pieces{"\u3040\u3041"});  // unassigned, then a letter: its optional first character
 }
 
 TEST_CASE("a sign takes the letters behind it only when both are ASCII") {
@@ -69,30 +69,42 @@ TEST_CASE("white space leaves its last character to what follows within the same
   CHECK(pieces_of("a  ") == Pieces{"a", "  "});
   CHECK(pieces_of(" \n \n  x") == Pieces{" \n \n", " ", " x"});
   CHECK(pieces_of("\u00A0\u2003x") == Pieces{"\u00A0", "\u2003x"});
-  CHECK(pieces_of("\uFEFF\u180E") == Pieces{"\uFEFF\u180E"});  // no white space: a run that nothing matches
+  CHECK(pieces_of("\uFEFF\u180E") ==
+        Pieces{"\uFEFF\u180E"});  // no white space: a run that nothing matches
   CHECK(pieces_of("\u0085\u0085") == Pieces{"\u0085\u0085"});
 }
 
 TEST_CASE("what nothing matches is one piece, whose last character goes to a letter behind it") {
   CHECK(pieces_of("\x01\x02\x03") == Pieces{"\x01\x02\x03"});
-  CHECK(pieces_of("\x01\x02" "a") == Pieces{"\x01", "\x02" "a"});
+  CHECK(pieces_of("\x01\x02"
+                  "a") == Pieces{"\x01",
+                                 "\x02"
+                                 "a"});
   CHECK(pieces_of("\x01\x02!") == Pieces{"\x01\x02", "!"});
   CHECK(pieces_of("\x01 \x02") == Pieces{"\x01", " ", "\x02"});
 }
 
 TEST_CASE("a text that ends inside a character is cut without reading on") {
   CHECK(pieces_of("a\xE6") == Pieces{"a", "\xE6"});
-  CHECK(pieces_of("a\xF7\xBF\xBF\xBF") == Pieces{"a", "\xF7\xBF\xBF\xBF"});  // past the last code point
+  CHECK(pieces_of("a\xF7\xBF\xBF\xBF") ==
+        Pieces{"a", "\xF7\xBF\xBF\xBF"});  // past the last code point
 }
 
 TEST_CASE("the class table is Unicode 16.0") {
-  // Code points per general category group and White_Space in DerivedGeneralCategory and PropList of that version.
-  const std::map<UnicodeClass, int> expected = {
-      {kLetter, 141028}, {kMark, 2501},     {kNumber, 1911}, {kPunctuation, 855},
-      {kSymbol, 8514},   {kWhiteSpace, 25}, {kNewline, 2},   {kEastAsian, 21094}};
+  // Code points per general category group and White_Space in DerivedGeneralCategory and PropList
+  // of that version.
+  const std::map<UnicodeClass, int> expected = {{kLetter, 141028},
+                                                {kMark, 2501},
+                                                {kNumber, 1911},
+                                                {kPunctuation, 855},
+                                                {kSymbol, 8514},
+                                                {kWhiteSpace, 25},
+                                                {kNewline, 2},
+                                                {kEastAsian, 21094}};
   std::map<UnicodeClass, int> counted;
   for (char32_t c = 0; c < kCodePoints; ++c) {
-    for (const auto& [bit, count] : expected) counted[bit] += (unicode_class(c) & bit) != 0 ? 1 : 0;
+    for (const auto& [bit, count] : expected)
+      counted[bit] += (unicode_class(c) & bit) != 0 ? 1 : 0;
   }
   CHECK(counted == expected);
   CHECK(unicode_class(0x10D50) == kLetter);  // Garay capital letter A, new in 16.0

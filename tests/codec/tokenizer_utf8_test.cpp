@@ -1,45 +1,63 @@
 // Checks the repair of malformed UTF-8, whole and as a stream cut anywhere.
 #include "actors/codec/tokenizer_utf8.h"
 
+#include <doctest/doctest.h>
 #include <random>
 #include <string>
 #include <string_view>
 
-#include <doctest/doctest.h>
-
 namespace shoal {
 namespace {
 
-TEST_CASE("each malformed sequence becomes one replacement character, as a WHATWG decoder does it") {
+TEST_CASE(
+    "each malformed sequence becomes one replacement character, as a WHATWG decoder does it") {
   struct Example {
     std::string_view bytes;
     std::string_view text;
   };
+
   const Example examples[] = {
       {"", ""},
       {"plain", "plain"},
       {"caf\xC3\xA9 \xE6\xA8\xA1 \xF0\x9F\x90\x9F", "caf\xC3\xA9 \xE6\xA8\xA1 \xF0\x9F\x90\x9F"},
       {"\x80", "\uFFFD"},
-      {"a\xFF" "b", "a\uFFFD" "b"},
-      {"\xC0\xAF", "\uFFFD\uFFFD"},                // overlong, two bytes
-      {"\xE0\x80\xAF", "\uFFFD\uFFFD\uFFFD"},      // overlong, three
-      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},      // a surrogate
+      {"a\xFF"
+       "b",
+       "a\uFFFD"
+       "b"},
+      {"\xC0\xAF", "\uFFFD\uFFFD"},                      // overlong, two bytes
+      {"\xE0\x80\xAF", "\uFFFD\uFFFD\uFFFD"},            // overlong, three
+      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},            // a surrogate
       {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},  // past U+10FFFF
-      {"\xF0\x9F\x90", "\uFFFD"},                  // cut short: one
+      {"\xF0\x9F\x90", "\uFFFD"},                        // cut short: one
       {"\xF0\x9F\x90z", "\uFFFDz"},
       {"\xE6\xA8\xE6\xA8\xA1", "\uFFFD\xE6\xA8\xA1"},
-      {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},    // the last code point
+      {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},  // the last code point
       {"\xED\x9F\xBF\xEE\x80\x80", "\xED\x9F\xBF\xEE\x80\x80"},
       {"\xF5\x80", "\uFFFD\uFFFD"},
   };
-  for (const Example& example : examples) CHECK(replace_malformed_utf8(example.bytes) == example.text);
+  for (const Example& example : examples)
+    CHECK(replace_malformed_utf8(example.bytes) == example.text);
 }
 
 std::string random_bytes(std::mt19937& random) {
-  constexpr std::string_view kParts[] = {"a", "\xC3\xA9", "\xE6\xA8\xA1", "\xF0\x9F\x90\x9F", "\xED", "\xA0", "\xE0",
-                                         "\x80", "\xF4", "\x90", "\xC0", "\xFF", "\xF0\x9F", "\xE6\xA8"};
+  constexpr std::string_view kParts[] = {"a",
+                                         "\xC3\xA9",
+                                         "\xE6\xA8\xA1",
+                                         "\xF0\x9F\x90\x9F",
+                                         "\xED",
+                                         "\xA0",
+                                         "\xE0",
+                                         "\x80",
+                                         "\xF4",
+                                         "\x90",
+                                         "\xC0",
+                                         "\xFF",
+                                         "\xF0\x9F",
+                                         "\xE6\xA8"};
   std::string bytes;
-  for (std::size_t parts = random() % 12; parts > 0; --parts) bytes += kParts[random() % std::size(kParts)];
+  for (std::size_t parts = random() % 12; parts > 0; --parts)
+    bytes += kParts[random() % std::size(kParts)];
   return bytes;
 }
 
@@ -69,8 +87,13 @@ TEST_CASE("whole characters leave at once, incomplete ones wait") {
   carry.push("a\xE6\xA8", text);
   CHECK(text == "a");
   CHECK(carry.held() == "\xE6\xA8");
-  carry.push("\xA1" "b", text);
-  CHECK(text == "a\xE6\xA8\xA1" "b");
+  carry.push(
+      "\xA1"
+      "b",
+      text);
+  CHECK(text ==
+        "a\xE6\xA8\xA1"
+        "b");
   CHECK(carry.held().empty());
 }
 
