@@ -1,0 +1,307 @@
+// Everything about options follows from the descriptors of schemas/config.proto: names, defaults, ranges, help.
+#include "actors/config.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "schemas/check.h"
+
+namespace shoal {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::TextFormat;
+
+const config::OptionRule& rule_of(const FieldDescriptor& field) { return field.options().GetExtension(config::rule); }
+
+bool is_section(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
+
+// Calls visit(dotted name, message that holds the field, field) for every option, in file order.
+using Visit = std::function<void(const std::string&, const Message&, const FieldDescriptor&)>;
+void for_each_option(const Message& message, const std::string& prefix, const Visit& visit) {
+  const Descriptor& type = *message.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const std::string name = prefix + field.name();
+    if (is_section(field)) {
+      for_each_option(message.GetReflection()->GetMessage(message, &field), name + ".", visit);
+    } else {
+      visit(name, message, field);
+    }
+  }
+}
+
+std::vector<std::string> option_names() {
+  std::vector<std::string> names;
+  for_each_option(Config(), "", [&names](const std::string& name, const Message&, const FieldDescriptor&) { names.push_back(name); });
+  return names;
+}
+
+std::string value_text(const Message& message, const FieldDescriptor& field, int index) {
+  std::string text;
+  TextFormat::PrintFieldValueToString(message, &field, index, &text);
+  return text;
+}
+
+std::string option_text(const Message& message, const FieldDescriptor& field) {
+  if (!field.is_repeated()) {
+    return value_text(message, field, -1);
+  }
+  std::string list;
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    list += (i == 0 ? "" : ", ") + value_text(message, field, i);
+  }
+  return "[" + list + "]";
+}
+
+// Where a dotted name leads: the message that holds the option, made on the way.
+struct Place {
+  Message* message = nullptr;
+  const FieldDescriptor* field = nullptr;
+};
+
+std::optional<Place> find_option(std::string_view name, Config& config) {
+  Message* message = &config;
+  while (true) {
+    const auto dot = name.find('.');
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
+    if (field == nullptr || is_section(*field) != (dot != std::string_view::npos)) {
+      return std::nullopt;
+    }
+    if (!is_section(*field)) {
+      return Place{message, field};
+    }
+    message = message->GetReflection()->MutableMessage(message, field);
+    name.remove_prefix(dot + 1);
+  }
+}
+
+template <class Integer>
+std::optional<Integer> parse_integer(std::string_view text) {
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// False: the text is not of the option's type.
+bool set_value(const Place& place, std::string_view value) {
+  const auto& reflection = *place.message->GetReflection();
+  switch (place.field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (place.field->is_repeated()) {
+        reflection.AddString(place.message, place.field, std::string(value));
+      } else {
+        reflection.SetString(place.message, place.field, std::string(value));
+      }
+      return true;
+    case FieldDescriptor::CPPTYPE_INT32:
+      if (const auto number = parse_integer<std::int32_t>(value)) {
+        reflection.SetInt32(place.message, place.field, *number);
+        return true;
+      }
+      return false;
+    case FieldDescriptor::CPPTYPE_INT64:
+      if (const auto number = parse_integer<std::int64_t>(value)) {
+        reflection.SetInt64(place.message, place.field, *number);
+        return true;
+      }
+      return false;
+    default: CHECK(false); return false;  // schemas/config.proto has no other types
+  }
+}
+
+Result<void> check_number(const std::string& name, std::int64_t value, const config::OptionRule& rule) {
+  const auto number = static_cast<double>(value);
+  if ((rule.has_min() && number < rule.min()) || (rule.has_max() && number > rule.max())) {
+    std::ostringstream range;
+    range << static_cast<std::int64_t>(rule.min()) << " .. " << static_cast<std::int64_t>(rule.max());
+    return fail(Code::kMisconfigured, name + ": " + std::to_string(value) + " is out of range, allowed is " + range.str());
+  }
+  return {};
+}
+
+Result<void> check_choice(const std::string& name, const std::string& value, const config::OptionRule& rule) {
+  if (rule.one_of_size() == 0 || std::find(rule.one_of().begin(), rule.one_of().end(), value) != rule.one_of().end()) {
+    return {};
+  }
+  std::string allowed;
+  for (const std::string& word : rule.one_of()) {
+    allowed += (allowed.empty() ? "" : ", ") + word;
+  }
+  return fail(Code::kMisconfigured, name + ": \"" + value + "\" is not one of " + allowed);
+}
+
+Result<void> check_option(const std::string& name, const Message& message, const FieldDescriptor& field) {
+  const auto& reflection = *message.GetReflection();
+  if (field.is_repeated()) {
+    return {};
+  }
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32: return check_number(name, reflection.GetInt32(message, &field), rule_of(field));
+    case FieldDescriptor::CPPTYPE_INT64: return check_number(name, reflection.GetInt64(message, &field), rule_of(field));
+    default: return check_choice(name, reflection.GetString(message, &field), rule_of(field));
+  }
+}
+
+// Keeps the first complaint of the parser, with the nearest known name when a name is unknown.
+class FirstError final : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit FirstError(std::string file) : file_(std::move(file)) {}
+
+  void AddError(int line, int column, const std::string& message) override {
+    if (text_.empty()) {
+      text_ = file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message + hint(message);
+    }
+  }
+  void AddWarning(int, int, const std::string&) override {}
+
+  const std::string& text() const { return text_; }
+
+ private:
+  // The parser says: Message type "shoal.config.Http" has no field named "prot".
+  static std::string hint(const std::string& message) {
+    const std::string type_mark = "Message type \"";
+    const std::string name_mark = "\" has no field named \"";
+    const auto type_at = message.find(type_mark);
+    const auto name_at = message.find(name_mark);
+    if (type_at == std::string::npos || name_at == std::string::npos) {
+      return "";
+    }
+    const auto type_begin = type_at + type_mark.size();
+    const Descriptor* type = Config::descriptor()->file()->pool()->FindMessageTypeByName(message.substr(type_begin, name_at - type_begin));
+    const auto name_begin = name_at + name_mark.size();
+    const std::string name = message.substr(name_begin, message.find('"', name_begin) - name_begin);
+    std::vector<std::string> known;
+    for (int i = 0; type != nullptr && i < type->field_count(); ++i) {
+      known.push_back(type->field(i)->name());
+    }
+    return known.empty() ? "" : " Did you mean \"" + nearest_name(name, known) + "\"?";
+  }
+
+  std::string file_;
+  std::string text_;
+};
+
+}  // namespace
+
+Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources) {
+  std::ifstream stream(file);
+  if (!stream) {
+    return fail(Code::kMisconfigured, file.string() + ": cannot be read; check the path and its permissions");
+  }
+  FirstError error(file.string());
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  google::protobuf::io::IstreamInputStream input(&stream);
+  Config read;
+  if (!parser.Parse(&input, &read)) {
+    return fail(Code::kMisconfigured, error.text());
+  }
+  for_each_option(read, "", [&](const std::string& name, const Message& message, const FieldDescriptor& field) {
+    const auto& reflection = *message.GetReflection();
+    const bool given = field.is_repeated() ? reflection.FieldSize(message, &field) > 0 : reflection.HasField(message, &field);
+    if (given) {
+      sources.origin[name] = file.string();
+    }
+  });
+  sources.config.MergeFrom(read);
+  return {};
+}
+
+Result<void> set_option(std::string_view name, std::string_view value, std::string_view origin, ConfigSources& sources) {
+  const auto place = find_option(name, sources.config);
+  if (!place) {
+    return fail(Code::kMisconfigured, std::string(origin) + ": there is no option \"" + std::string(name) + "\", did you mean \"" +
+                                          nearest_name(name, option_names()) + "\"?");
+  }
+  if (!set_value(*place, value)) {
+    return fail(Code::kMisconfigured, std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number");
+  }
+  sources.origin[std::string(name)] = origin;
+  return {};
+}
+
+Result<void> validate(const Config& config) {
+  Result<void> verdict;
+  for_each_option(config, "", [&verdict](const std::string& name, const Message& message, const FieldDescriptor& field) {
+    if (verdict) {
+      verdict = check_option(name, message, field);
+    }
+  });
+  TRY_VOID(verdict);
+  const auto& prefill = config.prefill();
+  if (prefill.short_ms() >= prefill.medium_ms() || prefill.medium_ms() >= prefill.long_ms()) {
+    return fail(Code::kMisconfigured, "prefill.short_ms, medium_ms, long_ms: must grow");
+  }
+  return {};
+}
+
+std::string describe_config(const ConfigSources& sources) {
+  std::string text;
+  for_each_option(sources.config, "", [&](const std::string& name, const Message& message, const FieldDescriptor& field) {
+    const auto origin = sources.origin.find(name);
+    const bool secret = name == "http.api_key";
+    const std::string value = secret ? std::to_string(message.GetReflection()->FieldSize(message, &field)) + " keys" : option_text(message, field);
+    text += name + " = " + value + "  (" + (origin == sources.origin.end() ? "default" : origin->second) + ")\n";
+  });
+  return text;
+}
+
+std::string default_config_file() {
+  std::string text = "# Every option of a node with its default. A file needs only the lines it changes: shoal serve --config FILE.\n";
+  const std::function<void(const Message&, const std::string&)> write = [&](const Message& message, const std::string& indent) {
+    const Descriptor& type = *message.GetDescriptor();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      if (is_section(field)) {
+        text += indent + field.name() + " {\n";
+        write(message.GetReflection()->GetMessage(message, &field), indent + "  ");
+        text += indent + "}\n";
+        continue;
+      }
+      text += indent + "# " + rule_of(field).help() + "\n";
+      text += field.is_repeated() ? indent + "# " + field.name() + ": \"...\"\n" : indent + field.name() + ": " + value_text(message, field, -1) + "\n";
+    }
+  };
+  write(Config(), "");
+  return text;
+}
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& known) {
+  CHECK(!known.empty());
+  const auto distance = [word](const std::string& other) {
+    std::vector<std::size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = std::exchange(row[0], i);
+      for (std::size_t j = 1; j <= other.size(); ++j) {
+        const std::size_t replaced = diagonal + (word[i - 1] == other[j - 1] ? 0 : 1);
+        diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+      }
+    }
+    return row.back();
+  };
+  return *std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
+}
+
+std::int64_t kv_blocks(const Config& config, std::int64_t block_bytes) {
+  const auto& kv = config.kv();
+  return kv.blocks() > 0 ? kv.blocks() : std::max<std::int64_t>(1, kv.bytes() / block_bytes);
+}
+
+}  // namespace shoal

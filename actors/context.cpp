@@ -1,0 +1,50 @@
+// The boards between actors and other threads.
+#include "actors/context.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shoal {
+
+void ShardTable::attach(std::uint32_t shard, ShardInbox& inbox) {
+  const std::lock_guard lock(mutex_);
+  inboxes_[shard] = &inbox;
+}
+
+ShardInbox* ShardTable::find(std::uint32_t shard) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = inboxes_.find(shard);
+  return it == inboxes_.end() ? nullptr : it->second;
+}
+
+void OpenAnswers::set(std::size_t count) {
+  {
+    const std::lock_guard lock(mutex_);
+    count_ = count;
+  }
+  changed_.notify_all();
+}
+
+bool OpenAnswers::wait_until_none(Nanos limit) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this] { return count_ == 0; });
+}
+
+void HealthBoard::publish(NodeHealth health, Instant now) {
+  const std::lock_guard lock(mutex_);
+  health_ = std::move(health);
+  published_ = now;
+}
+
+NodeHealth HealthBoard::read(Instant now, Nanos oldest) const {
+  const std::lock_guard lock(mutex_);
+  NodeHealth health = health_;
+  const Nanos age = now - published_;
+  if (!health.parts.empty() && age >= oldest) {
+    health.state = PartState::kDead;
+    health.parts.push_back({"supervisor", PartState::kDead, "no judgement", age});
+  }
+  return health;
+}
+
+}  // namespace shoal

@@ -1,0 +1,116 @@
+// What all actors of a node share: options, ports, the model's shape, counters, and the two boards that other threads read.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/front_door.h"
+#include "actors/interfaces.h"
+#include "actors/log.h"
+#include "actors/metrics.h"
+#include "actors/policy/cost_model.h"
+#include "actors/policy/health.h"
+#include "actors/policy/prefill_balancer.h"
+#include "actors/policy/prefill_schedule.h"
+#include "actors/policy/request_machine.h"
+#include "kernels/backend.h"
+#include "kernels/launch_queue.h"
+#include "schemas/units.h"
+
+namespace shoal {
+
+// The configuration as the actors need it: converted and derived once, see node_options().
+struct NodeOptions {
+  CostCoefficients prefill_cost;
+  CostCoefficients decode_cost;
+  PrefillBounds prefill_bounds{};
+  PrefillSchedule::Limits prefill_limits;
+  std::size_t prefill_queue = 0;       // per class
+  std::int64_t prefill_group_queue = 0;
+  std::int64_t decode_batch = 0;
+  std::size_t decode_queue = 0;
+  Position context = 0;                // prompt plus answer
+  std::size_t ceiling = 0;             // open answers
+  std::uint32_t attempts = 0;
+  Nanos deadline{0};
+  RequestLimits request_limits;
+  Nanos tick{0};
+  HealthLimits health;
+  std::int64_t restarts = 0;
+  Nanos restart_window{0};
+};
+
+// A device and what its workers share.
+struct DevicePort {
+  kernels::Backend* backend = nullptr;
+  kernels::Launcher* launcher = nullptr;
+};
+
+// The inboxes of the HTTP shards. Written before any submission, read by the gateway.
+class ShardTable {
+ public:
+  void attach(std::uint32_t shard, ShardInbox& inbox);
+  ShardInbox* find(std::uint32_t shard) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, ShardInbox*> inboxes_;
+};
+
+// How many answers the gateway still owes; a drain waits for none.
+class OpenAnswers {
+ public:
+  void set(std::size_t count);
+  // False: some are left after `limit`.
+  bool wait_until_none(Nanos limit) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::size_t count_ = 0;
+};
+
+// The supervisor's last judgement, for any thread.
+class HealthBoard {
+ public:
+  void publish(NodeHealth health, Instant now);
+  // An old judgement is none: the supervisor itself is dead.
+  NodeHealth read(Instant now, Nanos oldest) const;
+
+ private:
+  mutable std::mutex mutex_;
+  NodeHealth health_;
+  Instant published_;
+};
+
+// Options, shape and devices do not change after build_node; the rest is thread-safe.
+struct NodeContext {
+  NodeOptions options;
+  kernels::ModelShape shape;
+  std::vector<DevicePort> devices;  // one rank each
+  std::function<Instant()> now;
+  EventLog log;
+  NodeMetrics metrics;
+  ShardTable shards;
+  OpenAnswers open;
+  HealthBoard health;
+};
+using ContextPtr = std::shared_ptr<NodeContext>;
+
+// A part's place in the node: who it is, whom it knows, and what it finished.
+struct PartSeat {
+  std::uint32_t part = 0;
+  ContextPtr node;
+  WiringPtr wiring = std::make_shared<const Wiring>();
+  std::uint64_t progress = 0;  // things finished; the supervisor looks whether it moves
+
+  void answer_ping(bool has_work) const { notify(wiring->supervisor, Heartbeat{part, progress, has_work}); }
+};
+
+}  // namespace shoal

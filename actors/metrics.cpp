@@ -1,0 +1,70 @@
+// The node's metrics in Prometheus text format: one table of name, kind, help and value.
+#include "actors/metrics.h"
+
+#include <string_view>
+
+namespace shoal {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::string_view kind;
+  std::string_view help;
+  std::atomic<std::int64_t> NodeMetrics::* value;
+};
+
+constexpr Row kRows[] = {
+    {"shoal_attempts_total", "counter", "Attempts that reached the ledger.", &NodeMetrics::attempts},
+    {"shoal_attempts_finished_total", "counter", "Attempts whose answer is complete.", &NodeMetrics::finished},
+    {"shoal_attempts_cancelled_total", "counter", "Attempts ended by their client or a later attempt.", &NodeMetrics::cancelled},
+    {"shoal_attempts_expired_total", "counter", "Attempts whose time passed.", &NodeMetrics::expired},
+    {"shoal_ledger_open", "gauge", "Attempts in the ledger.", &NodeMetrics::ledger_open},
+    {"shoal_gateway_open", "gauge", "Answers the gateway waits for.", &NodeMetrics::gateway_open},
+    {"shoal_decode_queued", "gauge", "Answers waiting for a place in the decode batch.", &NodeMetrics::decode_queued},
+    {"shoal_decode_live", "gauge", "Answers in the decode batch.", &NodeMetrics::decode_live},
+    {"shoal_prefill_steps_total", "counter", "Prefill steps.", &NodeMetrics::prefill_steps},
+    {"shoal_prefill_rows_total", "counter", "Tokens computed by prefill steps.", &NodeMetrics::prefill_rows},
+    {"shoal_prefill_compute_ns_total", "counter", "Device time of prefill steps.", &NodeMetrics::prefill_compute_ns},
+    {"shoal_decode_steps_total", "counter", "Decode steps.", &NodeMetrics::decode_steps},
+    {"shoal_decode_rows_total", "counter", "Tokens computed by decode steps.", &NodeMetrics::decode_rows},
+    {"shoal_decode_compute_ns_total", "counter", "Device time of decode steps.", &NodeMetrics::decode_compute_ns},
+    {"shoal_decode_turnaround_ns_total", "counter", "Time of decode steps from plan to answer.", &NodeMetrics::decode_turnaround_ns},
+    {"shoal_kv_blocks", "gauge", "KV blocks of the device.", &NodeMetrics::kv_blocks},
+    {"shoal_kv_blocks_free", "gauge", "KV blocks nobody holds.", &NodeMetrics::kv_blocks_free},
+    {"shoal_kv_sequences", "gauge", "Sequence slots of the device.", &NodeMetrics::kv_sequences},
+    {"shoal_kv_sequences_free", "gauge", "Sequence slots nobody holds.", &NodeMetrics::kv_sequences_free},
+    {"shoal_parts_lost_total", "counter", "Actors that ended unexpectedly.", &NodeMetrics::parts_lost},
+    {"shoal_pipelines_rebuilt_total", "counter", "Times all parts but the gateway were replaced.", &NodeMetrics::pipelines_rebuilt},
+};
+
+void append_head(std::string& out, std::string_view name, std::string_view kind, std::string_view help) {
+  out.append("# HELP ").append(name).append(" ").append(help).append("\n");
+  out.append("# TYPE ").append(name).append(" ").append(kind).append("\n");
+}
+
+void append_value(std::string& out, std::string_view name, std::string_view labels, std::int64_t value) {
+  out.append(name).append(labels).append(" ").append(std::to_string(value)).append("\n");
+}
+
+}  // namespace
+
+std::string NodeMetrics::text() const {
+  std::string out;
+  for (const Row& row : kRows) {
+    append_head(out, row.name, row.kind, row.help);
+    append_value(out, row.name, "", (this->*row.value).load(std::memory_order_relaxed));
+  }
+  append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
+  for (int c = 0; c < kCodeCount; ++c) {
+    const std::string label = "{code=\"" + std::string(to_string(static_cast<Code>(c))) + "\"}";
+    append_value(out, "shoal_attempts_failed_total", label, failed[static_cast<std::size_t>(c)].load(std::memory_order_relaxed));
+  }
+  append_head(out, "shoal_prefill_queued", "gauge", "Requests waiting for a prefill instance, by length class.");
+  for (int k = 0; k < kPrefillClasses; ++k) {
+    const std::string label = "{class=\"" + std::to_string(k) + "\"}";
+    append_value(out, "shoal_prefill_queued", label, prefill_queued[static_cast<std::size_t>(k)].load(std::memory_order_relaxed));
+  }
+  return out;
+}
+
+}  // namespace shoal

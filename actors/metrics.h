@@ -1,0 +1,52 @@
+// What the actors count, and how Prometheus reads it. Every metric of the node is declared here; any thread adds.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "actors/policy/prefill_balancer.h"
+#include "schemas/result.h"
+
+namespace shoal {
+
+struct NodeMetrics {
+  using Value = std::atomic<std::int64_t>;
+
+  // The ledger.
+  Value attempts{0};
+  Value finished{0};
+  Value cancelled{0};
+  Value expired{0};
+  std::array<Value, kCodeCount> failed{};  // attempts, by code
+  Value ledger_open{0};                    // gauge
+  Value gateway_open{0};                   // gauge
+
+  // Queues, gauges.
+  std::array<Value, kPrefillClasses> prefill_queued{};
+  Value decode_queued{0};
+  Value decode_live{0};
+
+  // The device.
+  Value prefill_steps{0};
+  Value prefill_rows{0};
+  Value prefill_compute_ns{0};
+  Value decode_steps{0};
+  Value decode_rows{0};
+  Value decode_compute_ns{0};
+  Value decode_turnaround_ns{0};   // from planned to answered, per step: less compute = time outside kernels
+  Value kv_blocks{0};              // gauge
+  Value kv_blocks_free{0};         // gauge
+  Value kv_sequences{0};           // gauge
+  Value kv_sequences_free{0};      // gauge
+
+  // Faults.
+  Value parts_lost{0};
+  Value pipelines_rebuilt{0};
+
+  // Text exposition format.
+  std::string text() const;
+};
+
+}  // namespace shoal

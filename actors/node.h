@@ -1,0 +1,51 @@
+// The composition root: one configuration and the ports of one process in, a serving node out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "actors/config.h"
+#include "actors/front_door.h"
+#include "actors/log.h"
+#include "kernels/backend.h"
+#include "kernels/launch_queue.h"
+#include "schemas/result.h"
+#include "schemas/units.h"
+
+namespace shoal {
+
+class ActorRuntime;
+
+// Threads that run actors: the production runtime. `threads` from config.compute().actor_threads().
+std::shared_ptr<ActorRuntime> make_actor_threads(int threads);
+
+// Everything outside the actors. All of it outlives the node.
+struct Parts {
+  kernels::Backend& backend;
+  kernels::Launcher& launcher;            // stopped by Node::stop
+  std::function<Instant()> clock;         // monotonic, any thread
+  EventLog::Sink log;                     // any thread
+  std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured
+};
+
+class Node : public FrontDoor {
+ public:
+  // What is open finishes; new requests are refused, later attempts of open ones are not. False: some were left after `limit`.
+  virtual bool drain(Nanos limit) = 0;
+  // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after `limit`; the process must then leave
+  // without destroying the node (std::_Exit). Idempotent.
+  virtual bool stop(Nanos limit) = 0;
+  // Longest prompt plus answer, tokens.
+  virtual Position context() const = 0;
+  // Prometheus text of everything behind the front door.
+  virtual std::string metrics_text() const = 0;
+  // As if the part had died ("decode_worker.0"): for drills and tests.
+  virtual void end_part(std::string_view part) = 0;
+};
+
+Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts);
+
+}  // namespace shoal

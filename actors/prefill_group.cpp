@@ -1,0 +1,234 @@
+// Admits requests when their KV fits, gives each rank its part of a step, and starts the next when all ranks are done.
+#include "actors/prefill_group.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+struct PrefillGroup {
+  static inline const char* name = "prefill_group";
+
+  struct Rank {
+    PrefillWorkerActor worker;
+    EpochId epoch;
+    bool awaited = false;  // part of the running step
+  };
+
+  struct Held {
+    PlacementPtr placement;
+    KvLeasePtr kv;  // from the first chunk on
+    Position done = 0;
+  };
+
+  PartSeat seat;
+  PrefillGroupActor me;
+  std::optional<PrefillSchedule> schedule;
+  std::vector<Rank> ranks;
+  Monitors<std::uint32_t> monitors;
+  std::map<AttemptKey, Held> held;
+  std::array<std::uint64_t, kPrefillClasses> received{};
+  StepId step;
+  std::vector<PrefillChunk> chunks;  // of the running step
+
+  void start(ContextPtr node, std::uint32_t part);
+  void rewire(const Rewire& message);
+  void place(const PlacePrefill& message);
+  void release(const ReleaseAttempt& message);
+  void step_done(const PrefillStepDone& message);
+  void join(std::uint32_t rank, PrefillWorkerActor worker);
+  void lose(std::uint32_t rank);
+
+  bool running() const;
+  void run_step();
+  bool admit(const PrefillChunk& chunk);
+  void finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed);
+  void send_orders(std::uint32_t rank);
+  void report();
+  void give_up(const AttemptKey& key, Error error);
+};
+
+void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
+  seat = {.part = part, .node = std::move(node)};
+  schedule.emplace(CostModel(seat.node->options.prefill_cost), seat.node->options.prefill_limits);
+  ranks.resize(seat.node->devices.size());
+}
+
+void PrefillGroup::place(const PlacePrefill& message) {
+  const Placement& placement = *message.placement;
+  ++received[static_cast<std::size_t>(placement.length_class)];
+  held[placement.key()] = {message.placement, nullptr, 0};
+  PrefillJob job;
+  job.request = placement.submission->request;
+  job.attempt = placement.submission->attempt;
+  job.length_class = placement.length_class;
+  job.span = placement.span;
+  job.work = placement.work;
+  job.arrived = seat.node->now();
+  job.deadline = placement.submission->deadline;
+  job.blocks = placement.blocks;
+  schedule->add(job);
+  run_step();
+  report();
+}
+
+void PrefillGroup::release(const ReleaseAttempt& message) {
+  schedule->remove(message.key.request, message.key.attempt);
+  held.erase(message.key);
+  for (const Rank& rank : ranks) {
+    notify(rank.worker, message);
+  }
+  run_step();
+  report();
+}
+
+bool PrefillGroup::running() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return rank.awaited; });
+}
+
+void PrefillGroup::run_step() {
+  if (running()) {
+    return;
+  }
+  std::vector<PrefillRank> rooms;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
+    rooms.push_back({static_cast<bool>(ranks[r].worker), {arena.free_blocks(), arena.free_sequences()}});
+  }
+  chunks = schedule->plan(rooms, seat.node->now());
+  std::erase_if(chunks, [this](const PrefillChunk& chunk) { return chunk.starts && !admit(chunk); });
+  if (chunks.empty()) {
+    return;
+  }
+  ++step.value;
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+    send_orders(r);
+  }
+}
+
+bool PrefillGroup::admit(const PrefillChunk& chunk) {
+  const AttemptKey key{chunk.request, chunk.attempt};
+  const DevicePort& device = seat.node->devices[chunk.rank];
+  held.at(key).kv = KvLease::take(device.backend->arena(), chunk.blocks, [group = me] { notify(group, KvReleased{}); });
+  // Only a predecessor of this group that is just being ended can have taken memory since the plan.
+  if (held.at(key).kv == nullptr) {
+    give_up(key, Error{Code::kPeerLost, "KV memory went to a group that is being replaced"});
+    return false;
+  }
+  notify(seat.wiring->router, PrefillStarted{key, static_cast<std::uint32_t>(chunk.rank)});
+  return true;
+}
+
+void PrefillGroup::send_orders(std::uint32_t rank) {
+  PrefillStep message{.epoch = ranks[rank].epoch, .step = step, .orders = {}};
+  for (const PrefillChunk& chunk : chunks) {
+    if (chunk.rank == rank) {
+      const Held& work = held.at({chunk.request, chunk.attempt});
+      message.orders.push_back({work.placement, work.kv, work.done, chunk.rows});
+    }
+  }
+  if (!message.orders.empty()) {
+    ranks[rank].awaited = true;
+    notify(ranks[rank].worker, std::move(message));
+  }
+}
+
+void PrefillGroup::step_done(const PrefillStepDone& message) {
+  Rank& rank = ranks.at(message.rank);
+  if (!rank.awaited || message.epoch != rank.epoch || message.step != step) {
+    return;
+  }
+  rank.awaited = false;
+  ++seat.progress;
+  finish_chunks(message.rank, message.failed);
+  run_step();
+  report();
+}
+
+void PrefillGroup::finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed) {
+  for (const PrefillChunk& chunk : chunks) {
+    const AttemptKey key{chunk.request, chunk.attempt};
+    const auto work = held.find(key);
+    if (chunk.rank != rank || work == held.end()) {
+      continue;  // another rank's, or released meanwhile
+    }
+    const bool broken = std::find(failed.begin(), failed.end(), key) != failed.end();
+    work->second.done += chunk.rows;
+    if (broken || schedule->finish_chunk(chunk.request, chunk.attempt, chunk.rows)) {
+      schedule->remove(chunk.request, chunk.attempt);
+      held.erase(work);
+    }
+  }
+}
+
+void PrefillGroup::rewire(const Rewire& message) {
+  seat.wiring = message.wiring;
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+    const PrefillWorkerActor& worker = seat.wiring->prefill_workers[r];
+    if (ranks[r].worker != worker) {
+      monitors.forget(ranks[r].worker);
+      lose(r);
+      monitors.watch(worker, r);
+      ranks[r].worker = worker;
+    }
+  }
+  run_step();
+  report();
+}
+
+// What ran on the rank is tried again from its stream; the others go on.
+void PrefillGroup::lose(std::uint32_t rank) {
+  ranks[rank].worker = nullptr;
+  ranks[rank].awaited = false;
+  ++ranks[rank].epoch.value;
+  for (const PrefillJob& job : schedule->lose_rank(rank)) {
+    give_up({job.request, job.attempt}, Error{Code::kPeerLost, "the prefill worker was lost"});
+  }
+  run_step();
+  report();
+}
+
+void PrefillGroup::give_up(const AttemptKey& key, Error error) {
+  schedule->remove(key.request, key.attempt);
+  held.erase(key);
+  notify(seat.wiring->router, AttemptLost{key, std::move(error)});
+}
+
+void PrefillGroup::report() {
+  const PrefillLoad load{schedule->backlog(), received};
+  for (const PrefillBalancerActor& balancer : seat.wiring->prefill_balancers) {
+    notify(balancer, load);
+  }
+}
+
+PrefillGroupActor::behavior_type prefill_group(PrefillGroupActor::stateful_pointer<PrefillGroup> self, ContextPtr node, std::uint32_t part) {
+  PrefillGroup& state = self->state;
+  state.start(std::move(node), part);
+  state.me = self;
+  state.monitors.start(self, [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
+  send_after(self, state.seat.node->options.tick, Tick{});
+  return {
+      [self](const Rewire& m) { self->state.rewire(m); },
+      [self](const Ping&) { self->state.seat.answer_ping(self->state.schedule->size() > 0); },
+      [self](const Tick&) {
+        self->state.run_step();
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
+      [self](const PlacePrefill& m) { self->state.place(m); },
+      [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](const KvReleased&) { self->state.run_step(); },
+      [self](const PrefillStepDone& m) { self->state.step_done(m); },
+  };
+}
+
+}  // namespace
+
+PrefillGroupActor spawn_prefill_group(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+  return system.spawn(prefill_group, std::move(node), part);
+}
+
+}  // namespace shoal

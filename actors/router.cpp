@@ -1,0 +1,261 @@
+// Applies the request machine to every event, in the order a request goes through: submit, prefill, decode, end.
+#include "actors/router.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/placement.h"
+#include "actors/policy/request_machine.h"
+
+namespace shoal {
+namespace {
+
+struct Entry {
+  SubmissionPtr submission;
+  PlacementPtr placement;  // null until accepted
+  RequestState state = RequestState::kReceived;
+  Instant entered{};
+  Instant due{};
+
+  AttemptKey key() const { return {submission->request, submission->attempt}; }
+};
+
+// What an event brings besides its name.
+struct Cause {
+  Error error{};
+  bool retry = false;
+  std::optional<Nanos> retry_after{};
+  const Handover* handover = nullptr;
+};
+
+struct Router {
+  static inline const char* name = "router";
+
+  PartSeat seat;
+  std::optional<CostModel> cost;
+  PlacementLimits limits;
+  std::map<RequestId, Entry> ledger;
+
+  void start(ContextPtr node, std::uint32_t part);
+  void submit(const Submit& message);
+  void stop(const StopStream& message);
+  void close(const CloseRequest& message);
+  void prefill_started(const PrefillStarted& m) { on(m.key, RequestEvent::kPrefillStarted, {}); }
+  void prefill_done(const PrefillDone& m);
+  void decode_placed(const DecodePlaced& m) { on(m.key, RequestEvent::kDecodePlaced, {}); }
+  void decode_joined(const DecodeJoined& m) { on(m.key, RequestEvent::kDecodeJoined, {}); }
+  void answer_done(const AnswerDone& m);
+  void lost(const AttemptLost& m);
+  void refused(const AttemptRefused& m);
+  void look_at_deadlines();
+
+  bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
+  void apply(Entry& entry, RequestEvent event, const Cause& cause);
+  void enter(Entry& entry, RequestState next, RequestEvent event);
+  void execute(const Entry& entry, std::uint8_t commands, const Cause& cause);
+  void report(const Entry& entry, const Cause& cause);
+  void release_everywhere(const AttemptKey& key);
+  void count_end(const Entry& entry, const Cause& cause);
+  void forget_if_over(RequestId request);
+};
+
+void Router::start(ContextPtr node, std::uint32_t part) {
+  seat = {.part = part, .node = std::move(node)};
+  cost.emplace(seat.node->options.prefill_cost);
+  limits = placement_limits(*seat.node);
+}
+
+void Router::submit(const Submit& message) {
+  const SubmissionPtr& submission = message.submission;
+  if (const auto known = ledger.find(submission->request); known != ledger.end()) {
+    if (known->second.submission->attempt >= submission->attempt) {
+      return;  // a repeated message
+    }
+    on(known->second.key(), RequestEvent::kSuperseded, {});
+  }
+  ++seat.node->metrics.attempts;
+  const Instant now = seat.node->now();
+  Entry& entry = ledger[submission->request];
+  entry = {.submission = submission, .placement = nullptr, .entered = now};
+  entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
+  seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
+  seat.node->log.event(LogLevel::kDebug, "request.received", {{"request", submission->request}, {"attempt", submission->attempt}});
+  auto placement = make_placement(submission, limits, *cost);
+  if (!placement) {
+    on(entry.key(), RequestEvent::kRefused, {.error = placement.error()});
+    return;
+  }
+  entry.placement = std::make_shared<const Placement>(*std::move(placement));
+  on(entry.key(), RequestEvent::kAccepted, {});
+}
+
+void Router::prefill_done(const PrefillDone& message) {
+  on(message.handover.key(), RequestEvent::kPrefillDone, {.handover = &message.handover});
+}
+
+void Router::answer_done(const AnswerDone& message) {
+  if (on(message.key, RequestEvent::kAnswerDone, {})) {
+    seat.node->log.event(LogLevel::kInfo, "request.finished",
+                         {{"request", message.key.request}, {"attempt", message.key.attempt}, {"tokens", message.tokens},
+                          {"finish", message.finish == Finish::kStop ? "stop" : "length"}});
+  }
+}
+
+void Router::lost(const AttemptLost& message) {
+  on(message.key, RequestEvent::kLost, {.error = message.error, .retry = true});
+}
+
+// Before the first token a refusal is final for the client; later the stream tries again.
+void Router::refused(const AttemptRefused& message) {
+  const auto entry = ledger.find(message.key.request);
+  const bool started = entry != ledger.end() && entry->second.state != RequestState::kQueued;
+  on(message.key, RequestEvent::kRefused, {.error = message.error, .retry = started, .retry_after = message.retry_after});
+}
+
+// A stop for an attempt that is not in the ledger is for a zombie: some worker still sends its tokens.
+void Router::stop(const StopStream& message) {
+  if (!on(message.key, RequestEvent::kStopped, {})) {
+    release_everywhere(message.key);
+  }
+}
+
+void Router::close(const CloseRequest& message) {
+  if (const auto entry = ledger.find(message.request); entry != ledger.end()) {
+    on(entry->second.key(), RequestEvent::kClientLeft, {});
+  }
+}
+
+void Router::look_at_deadlines() {
+  const Instant now = seat.node->now();
+  std::vector<AttemptKey> due;
+  for (const auto& [request, entry] : ledger) {
+    if (now >= entry.due) {
+      due.push_back(entry.key());
+    }
+  }
+  for (const AttemptKey& key : due) {
+    const Entry& entry = ledger.at(key.request);
+    const bool deadline = now >= entry.submission->deadline;
+    const Error error = deadline ? Error{Code::kDeadline, "the request's deadline passed while it was " + std::string(to_string(entry.state))}
+                                 : Error{Code::kUnavailable, "the request was " + std::string(to_string(entry.state)) + " for too long"};
+    on(key, RequestEvent::kTimer, {.error = error, .retry = !deadline});
+  }
+}
+
+// False: the ledger has no such attempt. Work that arrives for it is dropped with the message.
+bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
+  const auto entry = ledger.find(key.request);
+  if (entry == ledger.end() || entry->second.submission->attempt != key.attempt) {
+    return false;
+  }
+  apply(entry->second, event, cause);
+  forget_if_over(key.request);
+  return true;
+}
+
+void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
+  const RequestStep step = next_step(entry.state, event);
+  if (!step.ignored.empty()) {
+    seat.node->log.event(LogLevel::kDebug, "request.ignored",
+                         {{"request", entry.submission->request}, {"event", to_string(event)}, {"state", to_string(entry.state)}, {"reason", step.ignored}});
+    return;
+  }
+  execute(entry, step.commands, cause);
+  enter(entry, step.next, event);
+  if (is_terminal(entry.state)) {
+    count_end(entry, cause);
+  }
+}
+
+void Router::enter(Entry& entry, RequestState next, RequestEvent event) {
+  entry.state = next;
+  entry.entered = seat.node->now();
+  entry.due = state_due(next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
+  ++seat.progress;
+  seat.node->log.event(LogLevel::kDebug, "request." + std::string(to_string(next)),
+                       {{"request", entry.submission->request}, {"attempt", entry.submission->attempt}, {"event", to_string(event)}});
+}
+
+void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cause) {
+  const Wiring& parts = *seat.wiring;
+  if ((commands & kPlacePrefill) != 0) {
+    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)], PlacePrefill{entry.placement});
+  }
+  if ((commands & kReleasePrefill) != 0) {
+    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)], ReleaseAttempt{entry.key()});
+  }
+  if ((commands & kPlaceDecode) != 0) {
+    notify(parts.decode_balancer, PlaceDecode{*cause.handover});
+  }
+  if ((commands & kReleaseDecode) != 0) {
+    notify(parts.decode_balancer, ReleaseAttempt{entry.key()});
+  }
+  if ((commands & kReport) != 0) {
+    report(entry, cause);
+  }
+}
+
+void Router::report(const Entry& entry, const Cause& cause) {
+  const Submission& submission = *entry.submission;
+  seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo, "request.failed",
+                       {{"request", submission.request}, {"attempt", submission.attempt}, {"state", to_string(entry.state)},
+                        {"code", to_string(cause.error.code)}, {"retry", cause.retry}, {"reason", cause.error.message}});
+  notify(seat.wiring->gateway, AttemptFailed{submission.shard, {submission.request, submission.attempt, cause.error, cause.retry, cause.retry_after}});
+}
+
+void Router::release_everywhere(const AttemptKey& key) {
+  notify(seat.wiring->prefill_group, ReleaseAttempt{key});
+  notify(seat.wiring->decode_group, ReleaseAttempt{key});
+}
+
+void Router::count_end(const Entry& entry, const Cause& cause) {
+  NodeMetrics& metrics = seat.node->metrics;
+  switch (entry.state) {
+    case RequestState::kFinished: ++metrics.finished; break;
+    case RequestState::kCancelled: ++metrics.cancelled; break;
+    case RequestState::kExpired: ++metrics.expired; break;
+    default: ++metrics.failed[static_cast<std::size_t>(cause.error.code)]; break;
+  }
+}
+
+void Router::forget_if_over(RequestId request) {
+  const auto entry = ledger.find(request);
+  if (is_terminal(entry->second.state)) {
+    ledger.erase(entry);
+    seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
+  }
+}
+
+RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self, ContextPtr node, std::uint32_t part) {
+  self->state.start(std::move(node), part);
+  send_after(self, self->state.seat.node->options.tick, Tick{});
+  return {
+      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Ping&) { self->state.seat.answer_ping(false); },
+      [self](const Tick&) {
+        self->state.look_at_deadlines();
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
+      [self](const Submit& m) { self->state.submit(m); },
+      [self](const StopStream& m) { self->state.stop(m); },
+      [self](const CloseRequest& m) { self->state.close(m); },
+      [self](const PrefillStarted& m) { self->state.prefill_started(m); },
+      [self](const PrefillDone& m) { self->state.prefill_done(m); },
+      [self](const DecodePlaced& m) { self->state.decode_placed(m); },
+      [self](const DecodeJoined& m) { self->state.decode_joined(m); },
+      [self](const AnswerDone& m) { self->state.answer_done(m); },
+      [self](const AttemptLost& m) { self->state.lost(m); },
+      [self](const AttemptRefused& m) { self->state.refused(m); },
+  };
+}
+
+}  // namespace
+
+RouterActor spawn_router(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+  return system.spawn(router, std::move(node), part);
+}
+
+}  // namespace shoal

@@ -1,0 +1,277 @@
+// One star: pings out, heartbeats in, a judgement per tick; a lost part is replaced within the restart budget.
+#include "actors/supervisor.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "actors/policy/health.h"
+
+namespace shoal {
+namespace part {
+
+std::string name(std::uint32_t part) {
+  if (part >= kFirstWorker) {
+    const std::uint32_t rank = (part - kFirstWorker) / 2;
+    return ((part - kFirstWorker) % 2 == 0 ? "prefill_worker." : "decode_worker.") + std::to_string(rank);
+  }
+  if (part >= kPrefillBalancer && part < kPrefillGroup) {
+    return "prefill_balancer." + std::to_string(part - kPrefillBalancer);
+  }
+  switch (part) {
+    case kGateway: return "gateway";
+    case kRouter: return "router";
+    case kPrefillGroup: return "prefill_group";
+    case kDecodeBalancer: return "decode_balancer";
+    default: return "decode_group";
+  }
+}
+
+}  // namespace part
+
+namespace {
+
+PartState part_state(HealthVerdict verdict) {
+  switch (verdict) {
+    case HealthVerdict::kStarting: return PartState::kStarting;
+    case HealthVerdict::kOk: return PartState::kOk;
+    case HealthVerdict::kBusy: return PartState::kBusy;
+    case HealthVerdict::kDegraded: return PartState::kDegraded;
+    case HealthVerdict::kDead: return PartState::kDead;
+  }
+  return PartState::kDead;
+}
+
+// The worst part speaks for the node; busy parts make a busy node.
+int severity(PartState state) {
+  switch (state) {
+    case PartState::kOk: return 0;
+    case PartState::kBusy: return 1;
+    case PartState::kDraining: return 2;
+    case PartState::kStarting: return 3;
+    case PartState::kDegraded: return 4;
+    case PartState::kDead: return 5;
+  }
+  return 5;
+}
+
+struct Supervisor {
+  static inline const char* name = "supervisor";
+
+  struct Watched {
+    PartPulse pulse;
+    std::uint64_t progress = 0;
+    bool lost = false;
+  };
+
+  ContextPtr node;
+  SupervisorActor me;
+  Blueprint blueprint;
+  Wiring wiring;
+  std::vector<Watched> watched;
+  Monitors<std::uint32_t> monitors;
+  std::deque<Instant> restarts;
+  bool gave_up = false;
+
+  ~Supervisor() { end_pipeline(); end_actor(wiring.gateway); }
+
+  void start();
+  void tick();
+  void heartbeat(const Heartbeat& message);
+  void end_part(const EndPart& message);
+  void lose(std::uint32_t lost, const std::string& reason);
+
+  template <class Visit>
+  void for_each_pipeline_part(Visit visit) const;
+  void build_pipeline();
+  void end_pipeline();
+  void replace_worker(std::uint32_t lost);
+  void tell_wiring();
+  bool within_budget();
+  void stop_serving();
+  void reset_pulse(std::uint32_t part);
+  void judge(Instant now);
+};
+
+template <class Visit>
+void Supervisor::for_each_pipeline_part(Visit visit) const {
+  visit(wiring.router, part::kRouter);
+  for (std::uint32_t k = 0; k < kPrefillClasses; ++k) {
+    visit(wiring.prefill_balancers[k], part::kPrefillBalancer + k);
+  }
+  visit(wiring.prefill_group, part::kPrefillGroup);
+  visit(wiring.decode_balancer, part::kDecodeBalancer);
+  visit(wiring.decode_group, part::kDecodeGroup);
+  for (std::uint32_t r = 0; r < wiring.prefill_workers.size(); ++r) {
+    visit(wiring.prefill_workers[r], part::prefill_worker(r));
+    visit(wiring.decode_workers[r], part::decode_worker(r));
+  }
+}
+
+void Supervisor::start() {
+  watched.resize(part::count(node->devices.size()));
+  for (std::uint32_t p = 0; p < watched.size(); ++p) {
+    reset_pulse(p);
+  }
+  monitors.watch(wiring.gateway, part::kGateway);
+  build_pipeline();
+  judge(node->now());
+}
+
+void Supervisor::build_pipeline() {
+  wiring = blueprint.pipeline(me, wiring.gateway);
+  for_each_pipeline_part([this](const auto& actor, std::uint32_t part) {
+    reset_pulse(part);
+    monitors.watch(actor, part);
+  });
+  tell_wiring();
+}
+
+void Supervisor::end_pipeline() {
+  for_each_pipeline_part([this](const auto& actor, std::uint32_t) {
+    monitors.forget(actor);
+    end_actor(actor);
+  });
+}
+
+void Supervisor::tell_wiring() {
+  const Rewire message{std::make_shared<const Wiring>(wiring)};
+  notify(wiring.gateway, message);
+  for_each_pipeline_part([&message](const auto& actor, std::uint32_t) { notify(actor, message); });
+}
+
+void Supervisor::lose(std::uint32_t lost, const std::string& reason) {
+  ++node->metrics.parts_lost;
+  node->log.event(LogLevel::kError, "part.lost", {{"part", part::name(lost)}, {"reason", reason}});
+  watched[lost].lost = true;
+  if (lost == part::kGateway || gave_up || !within_budget()) {
+    stop_serving();
+  } else if (lost >= part::kFirstWorker) {
+    replace_worker(lost);
+  } else {
+    ++node->metrics.pipelines_rebuilt;
+    end_pipeline();
+    build_pipeline();
+    node->log.event(LogLevel::kWarning, "pipeline.rebuilt", {{"because_of", part::name(lost)}});
+  }
+}
+
+// Its group notices the loss itself and hears of the successor here.
+void Supervisor::replace_worker(std::uint32_t lost) {
+  const std::uint32_t rank = (lost - part::kFirstWorker) / 2;
+  reset_pulse(lost);
+  if (lost == part::prefill_worker(rank)) {
+    wiring.prefill_workers[rank] = blueprint.prefill_worker(rank);
+    monitors.watch(wiring.prefill_workers[rank], lost);
+  } else {
+    wiring.decode_workers[rank] = blueprint.decode_worker(rank);
+    monitors.watch(wiring.decode_workers[rank], lost);
+  }
+  tell_wiring();
+  node->log.event(LogLevel::kWarning, "worker.replaced", {{"part", part::name(lost)}});
+}
+
+bool Supervisor::within_budget() {
+  const Instant now = node->now();
+  while (!restarts.empty() && now - restarts.front() > node->options.restart_window) {
+    restarts.pop_front();
+  }
+  if (static_cast<std::int64_t>(restarts.size()) >= node->options.restarts) {
+    return false;
+  }
+  restarts.push_back(now);
+  return true;
+}
+
+// A part that cannot be kept alive: better refuse than accept what will not be answered.
+void Supervisor::stop_serving() {
+  if (!std::exchange(gave_up, true)) {
+    node->log.event(LogLevel::kError, "node.dead", {{"action", "restart the process"}});
+  }
+  end_pipeline();
+  wiring = Wiring{.supervisor = wiring.supervisor, .gateway = wiring.gateway, .router = {}, .prefill_balancers = {}, .prefill_group = {},
+                  .prefill_workers = {}, .decode_balancer = {}, .decode_group = {}, .decode_workers = {}};
+  tell_wiring();
+  judge(node->now());
+}
+
+void Supervisor::reset_pulse(std::uint32_t part) {
+  const Instant now = node->now();
+  watched[part] = Watched{};
+  watched[part].pulse.started = now;
+  watched[part].pulse.last_progress = now;
+}
+
+void Supervisor::tick() {
+  judge(node->now());
+  notify(wiring.gateway, Ping{});
+  for_each_pipeline_part([](const auto& actor, std::uint32_t) { notify(actor, Ping{}); });
+}
+
+void Supervisor::heartbeat(const Heartbeat& message) {
+  Watched& part = watched.at(message.part);
+  const Instant now = node->now();
+  part.pulse.heard = true;
+  part.pulse.last_heartbeat = now;
+  if (message.progress != part.progress || !message.has_work) {
+    part.pulse.last_progress = now;
+  }
+  part.progress = message.progress;
+  part.pulse.has_work = message.has_work;
+}
+
+void Supervisor::judge(Instant now) {
+  NodeHealth health;
+  health.state = PartState::kOk;
+  for (std::uint32_t p = 0; p < watched.size(); ++p) {
+    Health verdict = health_of(watched[p].pulse, node->options.health, now);
+    if (gave_up || watched[p].lost) {
+      verdict = {HealthVerdict::kDead, "lost and not replaced"};
+    }
+    const PartState state = part_state(verdict.verdict);
+    health.parts.push_back({part::name(p), state, std::string(verdict.cause), now - watched[p].pulse.last_progress});
+    if (severity(state) > severity(health.state)) {
+      health.state = state;
+    }
+  }
+  node->health.publish(std::move(health), now);
+}
+
+void Supervisor::end_part(const EndPart& message) {
+  if (message.part == "gateway") {
+    end_actor(wiring.gateway);
+  }
+  for_each_pipeline_part([&message](const auto& actor, std::uint32_t part) {
+    if (part::name(part) == message.part) {
+      end_actor(actor);
+    }
+  });
+}
+
+SupervisorActor::behavior_type supervisor(SupervisorActor::stateful_pointer<Supervisor> self, ContextPtr node, GatewayActor gateway, Blueprint blueprint) {
+  Supervisor& state = self->state;
+  state.node = std::move(node);
+  state.me = self;
+  state.blueprint = std::move(blueprint);
+  state.wiring.gateway = std::move(gateway);
+  state.monitors.start(self, [&state](std::uint32_t part, const std::string& reason) { state.lose(part, reason); });
+  state.start();
+  send_after(self, Nanos{0}, Tick{});
+  return {
+      [self](const Tick&) {
+        self->state.tick();
+        send_after(self, self->state.node->options.health.heartbeat, Tick{});
+      },
+      [self](const Heartbeat& m) { self->state.heartbeat(m); },
+      [self](const EndPart& m) { self->state.end_part(m); },
+  };
+}
+
+}  // namespace
+
+SupervisorActor spawn_supervisor(caf::actor_system& system, ContextPtr node, GatewayActor gateway, Blueprint blueprint) {
+  return system.spawn(supervisor, std::move(node), std::move(gateway), std::move(blueprint));
+}
+
+}  // namespace shoal

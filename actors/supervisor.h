@@ -1,0 +1,38 @@
+// Keeps the node's parts alive and says how they are: pings everybody, judges by progress, replaces a lost worker in place and
+// rebuilds the whole pipeline when anything else but the gateway is lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "actors/context.h"
+#include "actors/interfaces.h"
+
+namespace shoal {
+
+// Numbers of the parts, as their heartbeats carry them.
+namespace part {
+inline constexpr std::uint32_t kGateway = 0;
+inline constexpr std::uint32_t kRouter = 1;
+inline constexpr std::uint32_t kPrefillBalancer = 2;  // one per length class
+inline constexpr std::uint32_t kPrefillGroup = kPrefillBalancer + kPrefillClasses;
+inline constexpr std::uint32_t kDecodeBalancer = kPrefillGroup + 1;
+inline constexpr std::uint32_t kDecodeGroup = kDecodeBalancer + 1;
+inline constexpr std::uint32_t kFirstWorker = kDecodeGroup + 1;
+constexpr std::uint32_t prefill_worker(std::uint32_t rank) { return kFirstWorker + 2 * rank; }
+constexpr std::uint32_t decode_worker(std::uint32_t rank) { return kFirstWorker + 2 * rank + 1; }
+constexpr std::uint32_t count(std::size_t ranks) { return kFirstWorker + 2 * static_cast<std::uint32_t>(ranks); }
+std::string name(std::uint32_t part);
+}  // namespace part
+
+// How to make parts; given by the composition root.
+struct Blueprint {
+  std::function<Wiring(const SupervisorActor&, const GatewayActor&)> pipeline;  // everything behind the gateway
+  std::function<PrefillWorkerActor(std::uint32_t rank)> prefill_worker;
+  std::function<DecodeWorkerActor(std::uint32_t rank)> decode_worker;
+};
+
+SupervisorActor spawn_supervisor(caf::actor_system& system, ContextPtr node, GatewayActor gateway, Blueprint blueprint);
+
+}  // namespace shoal
