@@ -64,7 +64,7 @@ class CompletionChoice {
     std::string_view text;
     std::span<const TokenId> tokens;
     std::span<const TokenLogprob> logprobs;
-    std::size_t text_offset;
+    std::size_t text_offset;  // characters shown before it
     bool with_prompt_ids;
   };
 
@@ -75,7 +75,7 @@ class CompletionChoice {
   const CompletionShape& shape_;
   int choice_;
   bool began_ = false;
-  std::size_t text_bytes_ = 0;
+  std::size_t text_chars_ = 0;  // shown so far
   std::string text_;
   std::vector<TokenId> tokens_;
   std::vector<TokenLogprob> logprobs_;
