@@ -14,16 +14,23 @@ inline constexpr double kRoundToInteger = 0x1.8p52;
 inline constexpr double kLn2High = 0x1.62e42feep-1;
 inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 
-inline double power_of_two(std::int64_t k) {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(k + 1023) << 52);
+// -1022 <= k <= 1023. 32-bit arithmetic, because AVX2 has no arithmetic shift of 64-bit lanes.
+inline double power_of_two(std::int32_t k) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(k + 1023)) << 52);
+}
+
+// yes if `condition`, else no; a branch would keep loops from being vectorised.
+inline double select(bool condition, double yes, double no) {
+  const std::uint64_t mask = 0u - static_cast<std::uint64_t>(condition);
+  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(yes) & mask) | (std::bit_cast<std::uint64_t>(no) & ~mask));
 }
 
 // Any x; overflows to infinity, underflows to zero.
 inline double exp(double x) {
-  x = x < -746.0 ? -746.0 : x;
-  x = x > 710.0 ? 710.0 : x;
+  x = select(x < -746.0, -746.0, x);
+  x = select(x > 710.0, 710.0, x);
   const double shifted = x * 0x1.71547652b82fep+0 + kRoundToInteger;
-  const auto k = static_cast<std::int64_t>(static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(shifted)));
+  const auto k = static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(shifted));
   const double whole = shifted - kRoundToInteger;
   const double r = (x - whole * kLn2High) - whole * kLn2Low;  // |r| <= ln(2) / 2
   double tail = 1.0 / 6227020800.0;                           // Taylor series to r^13 / 13!
@@ -39,7 +46,7 @@ inline double exp(double x) {
   tail = tail * r + 1.0 / 6.0;
   tail = tail * r + 0.5;
   // Two factors, because 2^k alone leaves the range where the result does not.
-  const std::int64_t half = k >> 1;
+  const std::int32_t half = k >> 1;
   return (1.0 + (r + r * r * tail)) * power_of_two(half) * power_of_two(k - half);
 }
 

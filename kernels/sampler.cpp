@@ -75,16 +75,29 @@ void keep_top_k(std::vector<float>& logits, int k) {
   logits = std::move(kept);
 }
 
-std::vector<float> softmax(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> e(logits.size());
-  double total = 0;
-  for (std::size_t i = 0; i < e.size(); ++i) {
-    e[i] = portable::exp(static_cast<double>(logits[i]) - static_cast<double>(largest));
-    total += e[i];
+[[gnu::target_clones("avx2", "default")]] void exponentials(const float* x, std::size_t n, float largest, double* e) {
+  for (std::size_t i = 0; i < n; ++i) {
+    e[i] = portable::exp(static_cast<double>(x[i]) - static_cast<double>(largest));
   }
-  std::vector<float> p(e.size());
-  std::transform(e.begin(), e.end(), p.begin(), [total](double x) { return static_cast<float>(x / total); });
+}
+
+// exp(logit - largest) of every logit, and their sum in id order.
+struct Exponentials {
+  explicit Exponentials(std::span<const float> logits)
+      : largest(*std::max_element(logits.begin(), logits.end())), values(logits.size()) {
+    exponentials(logits.data(), logits.size(), largest, values.data());
+    total = std::accumulate(values.begin(), values.end(), 0.0);
+  }
+
+  float largest;
+  std::vector<double> values;
+  double total = 0;
+};
+
+std::vector<float> softmax(std::span<const float> logits) {
+  const Exponentials e(logits);
+  std::vector<float> p(logits.size());
+  std::transform(e.values.begin(), e.values.end(), p.begin(), [&e](double x) { return static_cast<float>(x / e.total); });
   return p;
 }
 
@@ -174,12 +187,8 @@ TokenId draw(const SamplerInput& in, std::span<const float> logits) {
 }
 
 void add_logprobs(std::span<const float> logits, int count, Sampled& out) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  double total = 0;
-  for (const float z : logits) {
-    total += portable::exp(static_cast<double>(z) - static_cast<double>(largest));
-  }
-  const double normalizer = static_cast<double>(largest) + portable::log(total);
+  const Exponentials e(logits);
+  const double normalizer = static_cast<double>(e.largest) + portable::log(e.total);
   const auto logprob = [&](TokenId id) {
     return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - normalizer);
   };

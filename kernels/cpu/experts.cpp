@@ -45,6 +45,20 @@ void weigh_experts(const float* scores, const std::int32_t* experts, const Route
   }
 }
 
+// t = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))).
+[[gnu::target_clones("avx2", "default")]] void activate(const Bf16* g,
+                                                        const Bf16* u,
+                                                        float weight,
+                                                        float limit,
+                                                        std::int64_t n,
+                                                        Bf16* t) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    const float gate = std::min(to_float(g[j]), limit);
+    const float up = std::min(std::max(to_float(u[j]), -limit), limit);
+    t[j] = to_bf16(weight * (gate * sigmoid(gate) * up));
+  }
+}
+
 }  // namespace
 
 void CpuOps::gate_scores(const Weight& gate, const Bf16* x, std::int64_t n, float* scores) const {
@@ -78,12 +92,9 @@ void CpuOps::swiglu(const Bf16* g,
                     Bf16* t) const {
   split(n, 16 * inter, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      for (std::int64_t j = i * inter; j < (i + 1) * inter; ++j) {
-        const float gate = std::min(to_float(g[j]), limit);
-        const float up = std::clamp(to_float(u[j]), -limit, limit);
-        const float activation = gate * sigmoid(gate) * up;
-        t[j] = to_bf16(weights == nullptr ? activation : weights[i] * activation);
-      }
+      // Without a weight, times 1 changes no bit.
+      const float weight = weights == nullptr ? 1.0F : weights[i];
+      activate(g + i * inter, u + i * inter, weight, limit, inter, t + i * inter);
     }
   });
 }

@@ -29,7 +29,6 @@ struct QuantFloats {
 };
 
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
-using Bytes8 = std::uint8_t __attribute__((vector_size(8)));
 
 // 16 x 16 bytes in place: four rounds of perfect shuffles.
 [[gnu::always_inline]] inline void transpose(Bytes16 (&m)[16]) {
@@ -90,35 +89,36 @@ using RowBytes = const std::uint8_t* [kTileRows];
 }
 
 // acc [n][16] += (sum over the block of 32) * s_x * s_w: the block's sum is rounded to fp32, then scaled, then added.
+// In fp32, two vectors of weight rows times four chains of columns fill half the registers of an AVX2 core.
 template <class Acc>
 [[gnu::always_inline]] inline void accumulate_tile(const Tile& tile,
                                                    const QuantFloats& x,
                                                    std::int64_t block,
                                                    std::int64_t n,
                                                    float (*acc)[kTileRows]) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float* row = x.values + i * x.k + block * kGroup;
-    const float row_scale = x.scales[i * (x.k / kGroup) + block];
-    for (int half = 0; half < kTileRows; half += kLanes) {
-      typename Acc::Vector chain[4] = {};
-      for (int j = 0; j < kGroup; j += 4) {
-        for (int c = 0; c < 4; ++c) {
+  constexpr int kVectors = kTileRows / Acc::kWidth;
+  constexpr int kChains = 4;
+  const float* row = x.values + block * kGroup;
+  for (std::int64_t i = 0; i < n; ++i, row += x.k) {
+    typename Acc::Vector chain[kVectors][kChains] = {};
+#pragma GCC unroll 2
+    for (int j = 0; j < kGroup; j += kChains) {
+      for (int c = 0; c < kChains; ++c) {
+        for (int v = 0; v < kVectors; ++v) {
           typename Acc::Vector w;
-          load(&tile.values[j + c][half], w);
-          chain[c] += static_cast<typename Acc::Scalar>(row[j + c]) * w;
+          load(&tile.values[j + c][v * Acc::kWidth], w);
+          chain[v][c] += static_cast<typename Acc::Scalar>(row[j + c]) * w;
         }
       }
-      Floats partial;
-      float rounded[kLanes];
-      const typename Acc::Vector block_sum = (chain[0] + chain[1]) + (chain[2] + chain[3]);
-      store(block_sum, rounded);
-      load(rounded, partial);
-      Floats scale;
-      Floats total;
-      load(tile.scales + half, scale);
-      load(&acc[i][half], total);
-      total += partial * row_scale * scale;
-      store(total, &acc[i][half]);
+    }
+    float partial[kTileRows];
+    for (int v = 0; v < kVectors; ++v) {
+      const typename Acc::Vector total = (chain[v][0] + chain[v][1]) + (chain[v][2] + chain[v][3]);
+      store(total, partial + v * Acc::kWidth);
+    }
+    const float row_scale = x.scales[i * (x.k / kGroup) + block];
+    for (int r = 0; r < kTileRows; ++r) {
+      acc[i][r] += partial[r] * row_scale * tile.scales[r];
     }
   }
 }

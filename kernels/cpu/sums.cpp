@@ -1,4 +1,4 @@
-// Sums of products: 32 lanes in four independent chains, a fixed tree, then what is left over one by one.
+// Sums of products: lanes in four independent chains, a fixed tree, then what is left over one by one.
 #include "kernels/cpu/sums.h"
 
 #include <cmath>
@@ -10,20 +10,22 @@ namespace shoal::kernels::cpu {
 namespace {
 
 constexpr int kChains = 4;
-constexpr std::int64_t kStride = kChains * kLanes;
+// Elements per round.
+template <class Acc>
+constexpr std::int64_t kStride = kChains * Acc::kWidth;
 
 // Sum over i of the product of factors[.][i].
 template <class Acc, int kFactors>
 [[gnu::always_inline]] inline float sum_products(const float* const (&factors)[kFactors], std::int64_t n) {
   typename Acc::Vector chain[kChains] = {};
   std::int64_t i = 0;
-  for (; i + kStride <= n; i += kStride) {
+  for (; i + kStride<Acc> <= n; i += kStride<Acc>) {
     for (int c = 0; c < kChains; ++c) {
       typename Acc::Vector product;
-      load(factors[0] + i + c * kLanes, product);
+      load(factors[0] + i + c * Acc::kWidth, product);
       for (int f = 1; f < kFactors; ++f) {
         typename Acc::Vector factor;
-        load(factors[f] + i + c * kLanes, factor);
+        load(factors[f] + i + c * Acc::kWidth, factor);
         product *= factor;
       }
       chain[c] += product;
@@ -49,18 +51,18 @@ template <class Acc>
                                             std::int64_t d,
                                             float* y) {
   std::int64_t j = 0;
-  for (; j + kStride <= d; j += kStride) {
+  for (; j + kStride<Acc> <= d; j += kStride<Acc>) {
     typename Acc::Vector acc[kChains] = {};
     for (std::int64_t i = 0; i < count; ++i) {
       const typename Acc::Scalar weight = weights[i * weight_stride];
       for (int c = 0; c < kChains; ++c) {
         typename Acc::Vector value;
-        load(rows + i * d + j + c * kLanes, value);
+        load(rows + i * d + j + c * Acc::kWidth, value);
         acc[c] += weight * value;
       }
     }
     for (int c = 0; c < kChains; ++c) {
-      store(acc[c], y + j + c * kLanes);
+      store(acc[c], y + j + c * Acc::kWidth);
     }
   }
   for (; j < d; ++j) {
