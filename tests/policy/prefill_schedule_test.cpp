@@ -1,0 +1,176 @@
+// Steps of a prefill group by hand, then its promises over random loads.
+#include "actors/policy/prefill_schedule.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+using namespace shoal;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+// 1 us a row and nothing else: a quota of 512 us is 512 rows.
+const CostModel kCost({.step = Nanos{0}, .row_ps = 1'000'000, .pair_fs = 0});
+constexpr PrefillSchedule::Limits kLimits{.quota = microseconds(512), .kv_patience = seconds(2)};
+constexpr Instant kNow{seconds(1'000)};
+
+PrefillJob job(std::uint64_t id, int length_class, Position tokens, std::int64_t blocks = 1) {
+  PrefillJob made;
+  made.request = RequestId{id};
+  made.attempt = AttemptId{1};
+  made.length_class = length_class;
+  made.span = {tokens, tokens, BasisMode::kExact};
+  made.work = kCost.chunk(tokens, 0);
+  made.arrived = kNow;
+  made.deadline = kNow + seconds(100);
+  made.blocks = blocks;
+  return made;
+}
+
+const std::vector<PrefillRank> kOneRank = {{true, {100, 100}}};
+
+std::int64_t rows_of(const std::vector<PrefillChunk>& chunks, std::uint64_t id) {
+  std::int64_t rows = 0;
+  for (const PrefillChunk& chunk : chunks) {
+    rows += chunk.request == RequestId{id} ? chunk.rows : 0;
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a lone request gets the whole quota") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 3, 10'000));
+  const auto chunks = schedule.plan(kOneRank, kNow);
+  CHECK(rows_of(chunks, 1) >= 128);
+  std::int64_t total = 0;
+  for (const PrefillChunk& chunk : chunks) {
+    total += chunk.rows;
+  }
+  CHECK(total <= 512);
+}
+
+TEST_CASE("a long prompt leaves room for a short one in the same step") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 3, 1'000'000));
+  schedule.add(job(2, 0, 100));
+  const auto chunks = schedule.plan(kOneRank, kNow);
+  CHECK(rows_of(chunks, 2) == 100);
+  CHECK(rows_of(chunks, 1) > 0);
+}
+
+TEST_CASE("inside a class the earliest deadline less work goes first") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 1, 400));
+  PrefillJob urgent = job(2, 1, 400);
+  urgent.deadline = kNow + seconds(1);
+  schedule.add(urgent);
+  const auto chunks = schedule.plan(kOneRank, kNow);
+  REQUIRE_FALSE(chunks.empty());
+  CHECK(rows_of(chunks, 2) >= rows_of(chunks, 1));
+  CHECK(rows_of(chunks, 2) > 0);
+}
+
+TEST_CASE("new requests go longest first to the rank with least load") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 0, 100));
+  schedule.add(job(2, 0, 128));
+  schedule.add(job(3, 0, 120));
+  const std::vector<PrefillRank> ranks = {{true, {100, 100}}, {true, {100, 100}}};
+  std::map<std::uint64_t, std::size_t> rank;
+  for (const PrefillChunk& chunk : schedule.plan(ranks, kNow)) {
+    rank[chunk.request.value] = chunk.rank;
+  }
+  REQUIRE(rank.size() == 3);
+  CHECK(rank[2] == 0);
+  CHECK(rank[3] == 1);
+  CHECK(rank[1] == 1);  // 120 is less than 128
+}
+
+TEST_CASE("a request without room for its worst case waits, and a smaller one may pass") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 0, 100, 50));
+  schedule.add(job(2, 0, 100, 5));
+  const std::vector<PrefillRank> ranks = {{true, {10, 10}}};
+  const auto chunks = schedule.plan(ranks, kNow);
+  CHECK(rows_of(chunks, 1) == 0);
+  CHECK(rows_of(chunks, 2) == 100);
+}
+
+TEST_CASE("nobody passes a request that waited too long for memory") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 3, 100, 50));
+  schedule.add(job(2, 0, 100, 5));
+  const std::vector<PrefillRank> ranks = {{true, {10, 10}}};
+  CHECK(schedule.plan(ranks, kNow + seconds(2)).empty());
+  const std::vector<PrefillRank> freed = {{true, {50, 10}}};
+  CHECK(rows_of(schedule.plan(freed, kNow + seconds(2)), 1) == 100);
+}
+
+TEST_CASE("a lost rank's requests are named and forgotten") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 0, 100));
+  schedule.add(job(2, 0, 100, 1'000));
+  CHECK(schedule.plan(kOneRank, kNow).size() == 1);
+  const auto lost = schedule.lose_rank(0);
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].request == RequestId{1});
+  CHECK(schedule.size() == 1);
+}
+
+TEST_CASE("everything runs to its end in chunks on block borders, and no rank or memory is overdrawn") {
+  constexpr std::uint64_t kSeed = 42;
+  MESSAGE("seed ", kSeed);
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 100; ++round) {
+    PrefillSchedule schedule(kCost, kLimits);
+    std::vector<PrefillRank> ranks(1 + random() % 4, PrefillRank{true, {40, 4}});
+    std::map<RequestId, PrefillJob> left;
+    for (std::uint64_t id = 1; id <= 30; ++id) {
+      const PrefillJob added = job(id, static_cast<int>(random() % 4), static_cast<Position>(1 + random() % 3'000), static_cast<std::int64_t>(1 + random() % 40));
+      left[added.request] = added;
+      schedule.add(added);
+    }
+    Instant now = kNow;
+    int steps = 0;
+    while (!left.empty()) {
+      REQUIRE(++steps < 10'000);
+      const auto chunks = schedule.plan(ranks, now);
+      REQUIRE_FALSE(chunks.empty());  // never a deadlock
+      std::vector<Nanos> load(ranks.size());
+      for (const PrefillChunk& chunk : chunks) {
+        PrefillJob& mine = left.at(chunk.request);
+        if (chunk.starts) {
+          ranks[chunk.rank].room.blocks -= chunk.blocks;
+          --ranks[chunk.rank].room.sequences;
+          mine.rank = chunk.rank;
+        }
+        REQUIRE(mine.rank == chunk.rank);
+        REQUIRE(ranks[chunk.rank].room.blocks >= 0);
+        REQUIRE(ranks[chunk.rank].room.sequences >= 0);
+        load[chunk.rank] += chunk.cost;
+        mine.done += chunk.rows;
+        REQUIRE((mine.done % kBlockTokens == 0 || mine.done == mine.span.total));
+        const bool over = schedule.finish_chunk(chunk.request, chunk.attempt, chunk.rows);
+        REQUIRE(over == (mine.done == mine.span.total));
+        if (over) {
+          ranks[chunk.rank].room.blocks += mine.blocks;
+          ++ranks[chunk.rank].room.sequences;
+          left.erase(chunk.request);
+        }
+      }
+      for (const Nanos spent : load) {
+        REQUIRE(spent <= kLimits.quota);
+      }
+      now += milliseconds(1);
+    }
+    REQUIRE(schedule.size() == 0);
+  }
+}
