@@ -20,22 +20,32 @@ std::string_view without_leading_spaces(std::string_view text) {
   return first == text.npos ? std::string_view() : text.substr(first);
 }
 
-bool is_wrapper(std::string_view name) { return std::find(kWrappers.begin(), kWrappers.end(), name) != kWrappers.end(); }
+bool is_wrapper(std::string_view name) {
+  return std::find(kWrappers.begin(), kWrappers.end(), name) != kWrappers.end();
+}
 
 // Whether a tag that is cut off here was about to be markup.
 bool begins_markup(std::string_view name) {
   return kInvoke.starts_with(name) ||
-         std::any_of(kWrappers.begin(), kWrappers.end(), [&](std::string_view wrapper) { return wrapper.starts_with(name); });
+         std::any_of(kWrappers.begin(), kWrappers.end(), [&](std::string_view wrapper) {
+           return wrapper.starts_with(name);
+         });
 }
 
 }  // namespace
 
 AnswerMachine::AnswerMachine(const DecoderSetup& setup, MarkSpellings spellings)
-    : setup_(setup), spellings_(std::move(spellings)), stops_(setup_.stop), calls_(spellings_.dsml) {
-  const bool starts_in_reasoning = setup_.start == StartState::kReasoning || setup_.start == StartState::kReasoningContinued;
+    : setup_(setup),
+      spellings_(std::move(spellings)),
+      stops_(setup_.stop),
+      calls_(spellings_.dsml) {
+  const bool starts_in_reasoning =
+      setup_.start == StartState::kReasoning || setup_.start == StartState::kReasoningContinued;
   state_ = starts_in_reasoning ? State::kReasoning : content_state();
-  lead_ = setup_.markup && setup_.start != StartState::kReasoningContinued && setup_.start != StartState::kContentContinued;
-  // A forced call begins inside the block: a call may follow at once, a closer is markup, and plain text is content.
+  lead_ = setup_.markup && setup_.start != StartState::kReasoningContinued &&
+          setup_.start != StartState::kContentContinued;
+  // A forced call begins inside the block: a call may follow at once, a closer is markup, and plain
+  // text is content.
   opened_block_ = setup_.start == StartState::kInCalls;
 }
 
@@ -48,7 +58,8 @@ void AnswerMachine::enter(State state) {
 
 void AnswerMachine::text(std::string_view text, EventList& events) {
   for (const char c : text) {
-    if (stop_) return;
+    if (stop_)
+      return;
     byte(c, events);
   }
 }
@@ -58,16 +69,22 @@ void AnswerMachine::byte(char byte, EventList& events) {
     case State::kReasoning:
     case State::kContent:
     case State::kJsonBody:
-    case State::kDropped: return shown_byte(byte, events);
-    case State::kJsonProse: return json_prose_byte(byte, events);
-    case State::kOpener: return opener_byte(byte, events);
-    case State::kCloser: return closer_byte(byte, events);
-    case State::kCalls: return calls_byte(byte, events);
+    case State::kDropped:
+      return shown_byte(byte, events);
+    case State::kJsonProse:
+      return json_prose_byte(byte, events);
+    case State::kOpener:
+      return opener_byte(byte, events);
+    case State::kCloser:
+      return closer_byte(byte, events);
+    case State::kCalls:
+      return calls_byte(byte, events);
   }
 }
 
 void AnswerMachine::shown_byte(char byte, EventList& events) {
-  if (lead_ && byte == '\n') return;
+  if (lead_ && byte == '\n')
+    return;
   lead_ = false;
   held_ += byte;
   if (shows_content()) {
@@ -91,62 +108,82 @@ void AnswerMachine::json_prose_byte(char byte, EventList& events) {
     return shown_byte(byte, events);
   }
   prose_tail_ += byte;
-  const bool at_fence = std::any_of(kOpeningFences.begin(), kOpeningFences.end(),
-                                    [&](std::string_view fence) { return prose_tail_.ends_with(fence); });
-  if (prose_tail_.size() > kOpeningFences[0].size()) prose_tail_.erase(0, 1);
-  if (at_fence) enter(State::kJsonBody);
+  const bool at_fence =
+      std::any_of(kOpeningFences.begin(), kOpeningFences.end(), [&](std::string_view fence) {
+        return prose_tail_.ends_with(fence);
+      });
+  if (prose_tail_.size() > kOpeningFences[0].size())
+    prose_tail_.erase(0, 1);
+  if (at_fence)
+    enter(State::kJsonBody);
 }
 
 // How much of held_ may still become, or belong to, a delimiter.
 std::size_t AnswerMachine::undecided() const {
   std::size_t start = held_.size();
   if (setup_.tools) {
-    if (held_.ends_with('<')) start -= 1;
-    if (opened_block_ && held_.ends_with("</")) start -= 2;
+    if (held_.ends_with('<'))
+      start -= 1;
+    if (opened_block_ && held_.ends_with("</"))
+      start -= 2;
   }
   const bool newlines_matter = setup_.tools || state_ == State::kReasoning;
   const std::size_t oldest = start > kNewlinesHeldMax ? start - kNewlinesHeldMax : 0;
-  while (newlines_matter && start > oldest && held_[start - 1] == '\n') --start;
+  while (newlines_matter && start > oldest && held_[start - 1] == '\n')
+    --start;
   std::size_t count = std::max(held_.size() - start, shows_content() ? stops_.partial() : 0);
-  for (std::size_t length = kClosingFence.size() - 1; state_ == State::kJsonBody && length > count; --length) {
-    if (held_.ends_with(kClosingFence.substr(0, length))) count = length;
+  for (std::size_t length = kClosingFence.size() - 1; state_ == State::kJsonBody && length > count;
+       --length) {
+    if (held_.ends_with(kClosingFence.substr(0, length)))
+      count = length;
   }
   return count;
 }
 
 void AnswerMachine::let_go(std::size_t bytes, EventList& events) {
   const std::string_view text = std::string_view(held_).substr(0, bytes);
-  if (state_ == State::kReasoning) events.text(StreamEvent::Kind::kReasoning, text);
-  if (shows_content()) events.text(StreamEvent::Kind::kContent, text);
+  if (state_ == State::kReasoning)
+    events.text(StreamEvent::Kind::kReasoning, text);
+  if (shows_content())
+    events.text(StreamEvent::Kind::kContent, text);
   held_.erase(0, bytes);
 }
 
 void AnswerMachine::flush(EventList& events) {
-  if (shows_text() && !stop_) let_go(held_.size() - undecided(), events);
+  if (shows_text() && !stop_)
+    let_go(held_.size() - undecided(), events);
 }
 
 void AnswerMachine::finish(EventList& events) {
-  if (state_ == State::kCalls) return calls_.cut_off(events);
+  if (state_ == State::kCalls)
+    return calls_.cut_off(events);
   // A block that never got beyond its opening is not shown; neither is a closer that began.
   if (state_ == State::kOpener && opener_ == Opener::kTag &&
       begins_markup(without_leading_spaces(std::string_view(pending_).substr(tag_start_)))) {
     return;
   }
-  if (state_ == State::kCloser) return;
-  if (state_ == State::kOpener) revert(events);
+  if (state_ == State::kCloser)
+    return;
+  if (state_ == State::kOpener)
+    revert(events);
   let_go(held_.size(), events);
 }
 
 void AnswerMachine::mark(Mark mark, EventList& events) {
-  if (stop_) return;
-  if (!setup_.markup) return text(mark == Mark::kDsml ? spellings_.dsml : spellings_.think_close, events);
-  if (mark == Mark::kDsml) return dsml(events);
+  if (stop_)
+    return;
+  if (!setup_.markup)
+    return text(mark == Mark::kDsml ? spellings_.dsml : spellings_.think_close, events);
+  if (mark == Mark::kDsml)
+    return dsml(events);
   think_close(events);
 }
 
 void AnswerMachine::think_close(EventList& events) {
-  if (state_ == State::kCalls) return text(spellings_.think_close, events);
-  if (state_ == State::kOpener || state_ == State::kCloser) revert(events);
+  if (state_ == State::kCalls)
+    return text(spellings_.think_close, events);
+  if (state_ == State::kOpener || state_ == State::kCloser)
+    revert(events);
   if (state_ == State::kReasoning) {
     take_newlines(held_.size());
     let_go(held_.size(), events);
@@ -164,7 +201,8 @@ void AnswerMachine::think_close(EventList& events) {
 std::string AnswerMachine::take_newlines(std::size_t end) {
   std::size_t start = end;
   const std::size_t oldest = end > kNewlinesHeldMax ? end - kNewlinesHeldMax : 0;
-  while (start > oldest && held_[start - 1] == '\n') --start;
+  while (start > oldest && held_[start - 1] == '\n')
+    --start;
   std::string newlines = held_.substr(start, end - start);
   held_.resize(start);
   return newlines;
@@ -173,7 +211,8 @@ std::string AnswerMachine::take_newlines(std::size_t end) {
 void AnswerMachine::dsml(EventList& events) {
   if (state_ == State::kCalls) {
     calls_.dsml(events);
-    if (calls_.is_closed()) leave_calls();
+    if (calls_.is_closed())
+      leave_calls();
     return;
   }
   if (state_ == State::kOpener && opener_ == Opener::kGap && pending_.ends_with('<')) {
@@ -182,9 +221,12 @@ void AnswerMachine::dsml(EventList& events) {
     opener_ = Opener::kCall;
     return;
   }
-  if (state_ == State::kOpener || state_ == State::kCloser) revert(events);
-  if (setup_.tools && held_.ends_with('<')) return decide_later(State::kOpener, "<", events);
-  if (setup_.tools && opened_block_ && held_.ends_with("</")) return decide_later(State::kCloser, "</", events);
+  if (state_ == State::kOpener || state_ == State::kCloser)
+    revert(events);
+  if (setup_.tools && held_.ends_with('<'))
+    return decide_later(State::kOpener, "<", events);
+  if (setup_.tools && opened_block_ && held_.ends_with("</"))
+    return decide_later(State::kCloser, "</", events);
   text(spellings_.dsml, events);
 }
 
@@ -215,7 +257,8 @@ void AnswerMachine::opener_byte(char byte, EventList& events) {
   switch (opener_) {
     case Opener::kTag:
     case Opener::kCall:
-      if (byte == ' ' && tag == kInvoke) return enter_calls(true);
+      if (byte == ' ' && tag == kInvoke)
+        return enter_calls(true);
       if (opener_ == Opener::kCall) {
         may_be_markup = kInvoke.starts_with(without_leading_spaces(tag + byte));
       } else if (byte == '>' && is_wrapper(tag)) {
@@ -230,7 +273,8 @@ void AnswerMachine::opener_byte(char byte, EventList& events) {
       may_be_markup &= !after_bracket && (byte == ' ' || byte == '\n' || byte == '<');
       break;
   }
-  if (!may_be_markup) revert(events);
+  if (!may_be_markup)
+    revert(events);
 }
 
 void AnswerMachine::enter_calls(bool at_invoke) {
@@ -250,12 +294,14 @@ void AnswerMachine::closer_byte(char byte, EventList& events) {
     enter(origin_);
     return;
   }
-  if (byte == '\n' || byte == '<' || pending_.size() - tag_start_ > kTagBytesMax) revert(events);
+  if (byte == '\n' || byte == '<' || pending_.size() - tag_start_ > kTagBytesMax)
+    revert(events);
 }
 
 void AnswerMachine::calls_byte(char byte, EventList& events) {
   calls_.byte(byte, events);
-  if (calls_.is_closed()) leave_calls();
+  if (calls_.is_closed())
+    leave_calls();
 }
 
 // An empty block counts as never written; behind a real one only another block is of interest.

@@ -1,4 +1,5 @@
-// One machine over (text | control token) that tells reasoning, content and calls apart, whatever the cutting.
+// One machine over (text | control token) that tells reasoning, content and calls apart, whatever
+// the cutting.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace shoal {
 
-// The control tokens that structure an answer; all others are text by their spelling or end the turn.
+// The control tokens that structure an answer; all others are text by their spelling or end the
+// turn.
 enum class Mark : std::uint8_t { kThinkClose, kDsml };
 
 struct MarkSpellings {
@@ -21,8 +23,9 @@ struct MarkSpellings {
   std::string dsml = "｜DSML｜";
 };
 
-// Holds back only what may still become a delimiter: newlines before one (at most kNewlinesHeldMax), "<" and "</", a stop
-// string's beginning, a tag that is not decided. Nothing that was let go is taken back.
+// Holds back only what may still become a delimiter: newlines before one (at most
+// kNewlinesHeldMax), "<" and "</", a stop string's beginning, a tag that is not decided. Nothing
+// that was let go is taken back.
 class AnswerMachine {
  public:
   static constexpr std::size_t kNewlinesHeldMax = 64;
@@ -40,11 +43,16 @@ class AnswerMachine {
   void finish(EventList& events);
 
   bool in_reasoning() const { return state_ == State::kReasoning; }
+
   bool in_calls() const { return state_ == State::kCalls; }
+
   // Whether "</DSML" can be markup now.
   bool closers_matter() const { return state_ == State::kCalls || opened_block_; }
+
   bool is_stopped() const { return stop_.has_value(); }
+
   std::optional<std::size_t> stop_string() const { return stop_; }
+
   bool has_completed_call() const { return calls_.has_completed_call(); }
 
  private:
@@ -53,9 +61,9 @@ class AnswerMachine {
     kContent,
     kJsonProse,  // JSON mode: what stands before the value is not shown
     kJsonBody,
-    kDropped,    // text behind a finished block of calls or JSON value
-    kOpener,     // behind "<DSML": the opening of a block, or text
-    kCloser,     // behind a stray "</DSML": markup if it is a tag, or text
+    kDropped,  // text behind a finished block of calls or JSON value
+    kOpener,   // behind "<DSML": the opening of a block, or text
+    kCloser,   // behind a stray "</DSML": markup if it is a tag, or text
     kCalls,
   };
 
@@ -81,8 +89,13 @@ class AnswerMachine {
   void leave_calls();
 
   State content_state() const { return setup_.json ? State::kJsonProse : State::kContent; }
-  bool shows_text() const { return state_ != State::kOpener && state_ != State::kCloser && state_ != State::kCalls; }
+
+  bool shows_text() const {
+    return state_ != State::kOpener && state_ != State::kCloser && state_ != State::kCalls;
+  }
+
   bool shows_content() const { return state_ == State::kContent || state_ == State::kJsonBody; }
+
   void let_go(std::size_t bytes, EventList& events);
   std::size_t undecided() const;
   std::string take_newlines(std::size_t end);
@@ -101,7 +114,7 @@ class AnswerMachine {
   std::string pending_;             // kOpener, kCloser: all of the tag as text
   std::size_t tag_start_ = 0;       // in pending_: behind the DSML token
   Opener opener_ = Opener::kTag;
-  std::string prose_tail_;          // kJsonProse: the last bytes, where a fence may end
+  std::string prose_tail_;  // kJsonProse: the last bytes, where a fence may end
   std::optional<std::size_t> stop_;
 };
 

@@ -18,15 +18,19 @@ std::string_view without_leading_spaces(std::string_view text) {
   return first == text.npos ? std::string_view() : text.substr(first);
 }
 
-bool is_tag_end(char byte) { return byte == ' ' || byte == '>' || byte == '\n'; }
+bool is_tag_end(char byte) {
+  return byte == ' ' || byte == '>' || byte == '\n';
+}
 
 // Whether the attribute string= says so, in any case: the model sometimes writes "True".
 bool says(const std::string& attributes, std::string_view wanted) {
   const std::size_t at = attributes.rfind("string=\"");
-  if (at == attributes.npos) return false;
+  if (at == attributes.npos)
+    return false;
   const std::string_view value = std::string_view(attributes).substr(at + 8, wanted.size());
-  return std::equal(value.begin(), value.end(), wanted.begin(), wanted.end(),
-                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+  return std::equal(value.begin(), value.end(), wanted.begin(), wanted.end(), [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == b;
+  });
 }
 
 }  // namespace
@@ -50,17 +54,27 @@ void CallMachine::to_tag(State state) {
 
 void CallMachine::byte(char byte, EventList& events) {
   switch (state_) {
-    case State::kBetween: return between(byte);
-    case State::kOpenTag: return open_tag(byte, events);
-    case State::kCloseTag: return close_tag(byte, events);
+    case State::kBetween:
+      return between(byte);
+    case State::kOpenTag:
+      return open_tag(byte, events);
+    case State::kCloseTag:
+      return close_tag(byte, events);
     case State::kInvoke:
-    case State::kParameter: return header(byte, events);
-    case State::kName: return name(byte, events);
-    case State::kKey: return key(byte, events);
-    case State::kAttributes: return attributes(byte, events);
-    case State::kValue: return value(byte, events);
-    case State::kValueTag: return value_tag(byte, events);
-    case State::kClosed: return;
+    case State::kParameter:
+      return header(byte, events);
+    case State::kName:
+      return name(byte, events);
+    case State::kKey:
+      return key(byte, events);
+    case State::kAttributes:
+      return attributes(byte, events);
+    case State::kValue:
+      return value(byte, events);
+    case State::kValueTag:
+      return value_tag(byte, events);
+    case State::kClosed:
+      return;
   }
 }
 
@@ -70,15 +84,18 @@ void CallMachine::dsml(EventList& events) {
     state_ = State::kValue;
   }
   if (state_ == State::kKey) {
-    for (const char c : dsml_) key(c, events);
+    for (const char c : dsml_)
+      key(c, events);
     return;
   }
   const bool closes = tail_.ends_with("</");
   const bool opens = tail_.ends_with('<');
   if (state_ == State::kValue) {
-    if (!closes && !opens) return value_text(dsml_, events);
+    if (!closes && !opens)
+      return value_text(dsml_, events);
     closes_value_ = closes;
-    if (closes) end_value(events);
+    if (closes)
+      end_value(events);
     return to_tag(closes ? State::kCloseTag : State::kValueTag);
   }
   if (state_ != State::kBetween || (!closes && !opens)) {
@@ -87,7 +104,8 @@ void CallMachine::dsml(EventList& events) {
     return;
   }
   closes_value_ = false;
-  if (closes && in_call_) end_call(events);
+  if (closes && in_call_)
+    end_call(events);
   to_tag(closes ? State::kCloseTag : State::kOpenTag);
 }
 
@@ -103,10 +121,12 @@ void CallMachine::open_tag(char byte, EventList& events) {
   const std::string_view tag = without_leading_spaces(collected_);
   if (is_tag_end(byte) && !tag.empty()) {
     if (tag == "invoke" && byte == ' ') {
-      if (in_call_) end_call(events);
+      if (in_call_)
+        end_call(events);
       return to_tag(State::kInvoke);
     }
-    if (tag == "parameter" && byte == ' ' && in_call_) return to_tag(State::kParameter);
+    if (tag == "parameter" && byte == ' ' && in_call_)
+      return to_tag(State::kParameter);
     tail_.clear();
     state_ = State::kBetween;
     return;
@@ -128,15 +148,18 @@ void CallMachine::close_tag(char byte, EventList& events) {
   const std::string_view tag = without_leading_spaces(collected_);
   const bool is_invoke = tag.starts_with("inv");
   const bool is_block = tag.find("call") != tag.npos;
-  if (closes_value_ && (is_invoke || is_block)) end_call(events);
+  if (closes_value_ && (is_invoke || is_block))
+    end_call(events);
   // Outside of a call anything but a closer of its parts ends the block, however it is spelled.
-  if (is_block || (!in_call_ && !is_invoke && !tag.starts_with("par"))) state_ = State::kClosed;
+  if (is_block || (!in_call_ && !is_invoke && !tag.starts_with("par")))
+    state_ = State::kClosed;
 }
 
 void CallMachine::header(char byte, EventList& events) {
   collected_ += byte;
   if (collected_.ends_with(kNameAttribute)) {
-    if (state_ == State::kInvoke) return to_tag(State::kName);
+    if (state_ == State::kInvoke)
+      return to_tag(State::kName);
     begin_parameter(events);
     return to_tag(State::kKey);
   }
@@ -147,7 +170,8 @@ void CallMachine::header(char byte, EventList& events) {
 }
 
 void CallMachine::name(char byte, EventList& events) {
-  if (byte == '"') return begin_call(events);
+  if (byte == '"')
+    return begin_call(events);
   collected_ += byte;
   if (collected_.size() > kCollectedMax) {
     tail_.clear();
@@ -196,7 +220,8 @@ void CallMachine::key(char byte, EventList& events) {
 }
 
 void CallMachine::attributes(char byte, EventList& events) {
-  if (byte == '>' || collected_.size() >= kCollectedMax) return begin_value(events);
+  if (byte == '>' || collected_.size() >= kCollectedMax)
+    return begin_value(events);
   collected_ += byte;
 }
 
@@ -227,19 +252,23 @@ void CallMachine::value(char byte, EventList& events) {
   }
 }
 
-// "<DSML" inside a value: the closer before a new tag is missing, or the value speaks about the token.
+// "<DSML" inside a value: the closer before a new tag is missing, or the value speaks about the
+// token.
 void CallMachine::value_tag(char byte, EventList& events) {
   const std::string_view tag = without_leading_spaces(collected_);
   if (byte == ' ' && (tag == "parameter" || tag == "invoke")) {
     const bool is_invoke = tag == "invoke";
     end_value(events);
-    if (is_invoke) end_call(events);
+    if (is_invoke)
+      end_call(events);
     return to_tag(is_invoke ? State::kInvoke : State::kParameter);
   }
   collected_ += byte;
   const std::string_view longer = without_leading_spaces(collected_);
-  const bool may_become_tag = std::string_view("parameter").starts_with(longer) || std::string_view("invoke").starts_with(longer);
-  if (may_become_tag && collected_.size() < kCollectedMax) return;
+  const bool may_become_tag = std::string_view("parameter").starts_with(longer) ||
+                              std::string_view("invoke").starts_with(longer);
+  if (may_become_tag && collected_.size() < kCollectedMax)
+    return;
   collected_.pop_back();
   value_text("<" + std::string(dsml_) + collected_, events);
   state_ = State::kValue;
@@ -251,7 +280,8 @@ void CallMachine::value_text(std::string_view text, EventList& events) {
   if (is_string_) {
     append_escaped(out, text);
   } else {
-    for (const char c : text) json_.push(c, out);
+    for (const char c : text)
+      json_.push(c, out);
   }
   arguments(out, events);
 }
@@ -267,10 +297,13 @@ void CallMachine::end_value(EventList& events) {
 }
 
 void CallMachine::cut_off(EventList& events) {
-  if (state_ == State::kKey && held_quote_) arguments("\"", events);
-  if (state_ != State::kValue) return;
+  if (state_ == State::kKey && held_quote_)
+    arguments("\"", events);
+  if (state_ != State::kValue)
+    return;
   value_text(tail_, events);
-  if (is_string_) return;
+  if (is_string_)
+    return;
   std::string out;
   json_.cut_off(out);
   arguments(out, events);

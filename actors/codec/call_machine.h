@@ -10,8 +10,9 @@
 
 namespace shoal {
 
-// Structure is made by the DSML token alone; junk between tags is skipped, tags of other generations and misspelt closers are
-// understood. Nothing is repaired into a call that the model did not finish.
+// Structure is made by the DSML token alone; junk between tags is skipped, tags of other
+// generations and misspelt closers are understood. Nothing is repaired into a call that the model
+// did not finish.
 class CallMachine {
  public:
   // `dsml`: its spelling, for the places where the token is text. Must outlive the machine.
@@ -28,8 +29,10 @@ class CallMachine {
   void cut_off(EventList& events);
 
   bool is_closed() const { return state_ == State::kClosed; }
+
   // Calls begun since the block was entered; calls completed in the whole answer.
   bool has_calls() const { return calls_ > calls_at_entry_; }
+
   bool has_completed_call() const { return completed_ > 0; }
 
  private:
@@ -43,8 +46,8 @@ class CallMachine {
     kKey,         // the parameter's name
     kAttributes,  // from the end of the key to ">"
     kValue,
-    kValueTag,    // behind "<DSML" inside a value: a tag whose closer is missing, or text
-    kClosed,      // the block is over
+    kValueTag,  // behind "<DSML" inside a value: a tag whose closer is missing, or text
+    kClosed,    // the block is over
   };
 
   void between(char byte);
@@ -68,8 +71,9 @@ class CallMachine {
 
   std::string_view dsml_;
   State state_ = State::kBetween;
-  std::string collected_;      // the tag, name or attributes so far; bounded
-  std::string tail_;           // the last bytes between tags, or what of a value may still be a tag: "<" or "</"
+  std::string collected_;  // the tag, name or attributes so far; bounded
+  std::string
+      tail_;  // the last bytes between tags, or what of a value may still be a tag: "<" or "</"
   bool in_call_ = false;
   bool has_parameter_ = false;
   bool closes_value_ = false;  // this closing tag ended a value

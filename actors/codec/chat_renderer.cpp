@@ -1,4 +1,5 @@
-// Nothing is escaped in this format: safety comes from who may write a control token, so each kind of text has its own append.
+// Nothing is escaped in this format: safety comes from who may write a control token, so each kind
+// of text has its own append.
 #include "actors/codec/chat_renderer.h"
 
 #include <algorithm>
@@ -28,16 +29,19 @@ class Prompt {
   // Text of clients and tools: never a control token, whatever it spells.
   void plain(std::string_view text) { out_.text += text; }
 
-  // Text in which the given spellings are control tokens: the template's own, and grounding marks of the assistant. One pass,
-  // whatever the text repeats.
+  // Text in which the given spellings are control tokens: the template's own, and grounding marks
+  // of the assistant. One pass, whatever the text repeats.
   void with_controls(std::string_view text, std::span<const ControlToken> tokens) {
     std::string leads;
-    for (const ControlToken& token : tokens) leads += token.spelling.front();
+    for (const ControlToken& token : tokens)
+      leads += token.spelling.front();
     std::size_t start = 0;
-    for (std::size_t at = text.find_first_of(leads); at < text.size(); at = text.find_first_of(leads, at)) {
-      const auto token = std::find_if(tokens.begin(), tokens.end(), [&](const ControlToken& candidate) {
-        return text.substr(at).starts_with(candidate.spelling);
-      });
+    for (std::size_t at = text.find_first_of(leads); at < text.size();
+         at = text.find_first_of(leads, at)) {
+      const auto token =
+          std::find_if(tokens.begin(), tokens.end(), [&](const ControlToken& candidate) {
+            return text.substr(at).starts_with(candidate.spelling);
+          });
       if (token == tokens.end()) {
         ++at;
         continue;
@@ -51,7 +55,8 @@ class Prompt {
   }
 
   void image(const ImageSource& source, const ModelProfile& profile) {
-    if (!profile.reads_images) return plain("[Unsupported Image]");
+    if (!profile.reads_images)
+      return plain("[Unsupported Image]");
     control(profile.image);
     out_.images.push_back(source);
   }
@@ -62,15 +67,24 @@ class Prompt {
 
 class Renderer {
  public:
-  Renderer(const ChatRequest& request, const ModelProfile& profile, const ChatOptions& options, RenderedPrompt& out)
-      : request_(request), profile_(profile), options_(options), out_(out), prompt_(out) {}
+  Renderer(const ChatRequest& request,
+           const ModelProfile& profile,
+           const ChatOptions& options,
+           RenderedPrompt& out)
+      : request_(request),
+        profile_(profile),
+        options_(options),
+        out_(out),
+        prompt_(out) {}
 
   void run() {
     prompt_.control(profile_.bos);
     front();
     const std::vector<Message>& messages = request_.messages;
-    for (std::size_t i = 0; i < messages.size();) i = turn(i);
-    if (!open_prefix_) answer_header();
+    for (std::size_t i = 0; i < messages.size();)
+      i = turn(i);
+    if (!open_prefix_)
+      answer_header();
     out_.parse.thinking = request_.thinking;
     out_.parse.tools = !request_.tools.empty();
     out_.parse.json = request_.format.kind == ResponseFormat::Kind::kJsonObject;
@@ -83,13 +97,16 @@ class Renderer {
   // System text, effort, tools and response format: what stands before the first turn.
   void front() {
     const std::vector<const Message*> system = front_messages();
-    const bool has_text = std::any_of(system.begin(), system.end(), [](const Message* message) { return shows(*message); });
+    const bool has_text = std::any_of(
+        system.begin(), system.end(), [](const Message* message) { return shows(*message); });
     const bool has_format = request_.format.kind == ResponseFormat::Kind::kJsonObject ||
                             request_.format.kind == ResponseFormat::Kind::kJsonSchema;
-    if (profile_.has_system_turns && (has_text || request_.thinking || !request_.tools.empty() || has_format)) {
+    if (profile_.has_system_turns &&
+        (has_text || request_.thinking || !request_.tools.empty() || has_format)) {
       prompt_.control(profile_.system);
     }
-    if (request_.thinking) prompt_.plain(effort_text(profile_, request_.effort));
+    if (request_.thinking)
+      prompt_.plain(effort_text(profile_, request_.effort));
     std::string_view separator;
     for (const Message* message : system) {
       prompt_.plain(separator);
@@ -104,25 +121,31 @@ class Renderer {
   std::vector<const Message*> front_messages() const {
     std::vector<const Message*> out;
     for (const Message& message : request_.messages) {
-      if (message.role == Role::kSystem) out.push_back(&message);
-      if (profile_.has_system_turns) break;
+      if (message.role == Role::kSystem)
+        out.push_back(&message);
+      if (profile_.has_system_turns)
+        break;
     }
     return out;
   }
 
   static bool shows(const Message& message) {
-    return std::any_of(message.parts.begin(), message.parts.end(),
-                       [](const ContentPart& part) { return part.image || !part.text.empty(); });
+    return std::any_of(message.parts.begin(), message.parts.end(), [](const ContentPart& part) {
+      return part.image || !part.text.empty();
+    });
   }
 
   void tools_block() {
-    if (request_.tools.empty()) return;
+    if (request_.tools.empty())
+      return;
     prompt_.plain(kBlockSeparator);
-    const std::vector<ControlToken> controls = {profile_.dsml, profile_.think_open, profile_.think_close};
+    const std::vector<ControlToken> controls = {
+        profile_.dsml, profile_.think_open, profile_.think_close};
     prompt_.with_controls(profile_.tools_head, controls);
     std::string schemas;
     for (const ToolSpec& tool : request_.tools) {
-      if (!schemas.empty()) schemas += '\n';
+      if (!schemas.empty())
+        schemas += '\n';
       schemas += "{\"name\": ";
       append_json_string(schemas, tool.name);
       schemas += ", \"description\": ";
@@ -150,18 +173,25 @@ class Renderer {
   std::size_t turn(std::size_t index) {
     const Message& message = request_.messages[index];
     switch (message.role) {
-      case Role::kSystem: system_turn(index); return index + 1;
-      case Role::kReminder: return reminders(index);
-      case Role::kAssistant: assistant_turn(message); return index + 1;
+      case Role::kSystem:
+        system_turn(index);
+        return index + 1;
+      case Role::kReminder:
+        return reminders(index);
+      case Role::kAssistant:
+        assistant_turn(message);
+        return index + 1;
       case Role::kUser:
-      case Role::kTool: return user_turn(index);
+      case Role::kTool:
+        return user_turn(index);
     }
     return index + 1;
   }
 
   void system_turn(std::size_t index) {
     const Message& message = request_.messages[index];
-    if (index == 0 || !profile_.has_system_turns || !shows(message)) return;
+    if (index == 0 || !profile_.has_system_turns || !shows(message))
+      return;
     prompt_.control(profile_.system);
     parts(message.parts);
   }
@@ -170,7 +200,8 @@ class Renderer {
     const std::vector<Message>& messages = request_.messages;
     const std::size_t first = index;
     for (; index < messages.size() && messages[index].role == Role::kReminder; ++index) {
-      if (index > first && options_.strict_official) continue;
+      if (index > first && options_.strict_official)
+        continue;
       prompt_.control(profile_.reminder);
       parts(messages[index].parts);
     }
@@ -191,16 +222,19 @@ class Renderer {
         break;
       }
     }
-    std::stable_sort(results.begin(), results.end(),
-                     [this](const Message* a, const Message* b) { return call_place(*a) < call_place(*b); });
+    std::stable_sort(results.begin(), results.end(), [this](const Message* a, const Message* b) {
+      return call_place(*a) < call_place(*b);
+    });
     blocks.insert(blocks.begin(), results.begin(), results.end());
     prompt_.control(profile_.user);
     std::string_view separator;
     for (const Message* block : blocks) {
       prompt_.plain(separator);
-      if (block->role == Role::kTool) prompt_.plain("<tool_result>");
+      if (block->role == Role::kTool)
+        prompt_.plain("<tool_result>");
       parts(block->parts);
-      if (block->role == Role::kTool) prompt_.plain("</tool_result>");
+      if (block->role == Role::kTool)
+        prompt_.plain("</tool_result>");
       separator = kBlockSeparator;
     }
     return index;
@@ -208,15 +242,19 @@ class Renderer {
 
   // Results follow the order of the calls they answer, not the order in which they arrived.
   std::ptrdiff_t call_place(const Message& result) const {
-    if (last_calls_ == nullptr) return 0;
-    const auto place = std::find_if(last_calls_->begin(), last_calls_->end(),
-                                    [&](const PastCall& call) { return call.id == result.call_id; });
+    if (last_calls_ == nullptr)
+      return 0;
+    const auto place =
+        std::find_if(last_calls_->begin(), last_calls_->end(), [&](const PastCall& call) {
+          return call.id == result.call_id;
+        });
     return place == last_calls_->end() ? 0 : place - last_calls_->begin();
   }
 
   void assistant_turn(const Message& message) {
     last_calls_ = &message.calls;
-    if (message.is_prefix) return prefix_turn(message);
+    if (message.is_prefix)
+      return prefix_turn(message);
     prompt_.control(profile_.assistant);
     // Old reasoning is shown only to conversations with tools, and then all of it.
     if (request_.thinking && !request_.tools.empty()) {
@@ -233,7 +271,8 @@ class Renderer {
   void prefix_turn(const Message& message) {
     const bool has_reasoning = request_.thinking && !message.reasoning.value_or("").empty();
     const bool has_content = shows(message);
-    if (!has_reasoning && !has_content) return;
+    if (!has_reasoning && !has_content)
+      return;
     open_prefix_ = true;
     prompt_.control(profile_.assistant);
     if (request_.thinking) {
@@ -244,7 +283,9 @@ class Renderer {
       prompt_.control(profile_.think_close);
       assistant_parts(message);
     }
-    if (request_.thinking) out_.parse.start = has_content ? StartState::kContentContinued : StartState::kReasoningContinued;
+    if (request_.thinking)
+      out_.parse.start =
+          has_content ? StartState::kContentContinued : StartState::kReasoningContinued;
   }
 
   void assistant_parts(const Message& message) {
@@ -282,7 +323,8 @@ class Renderer {
   }
 
   void calls_block(const std::vector<PastCall>& calls) {
-    if (calls.empty()) return;
+    if (calls.empty())
+      return;
     open_calls();
     for (const PastCall& call : calls) {
       tag("<", profile_.invoke_tag);
@@ -298,11 +340,15 @@ class Renderer {
   }
 
   void parameters(const std::string& arguments) {
-    const JsonReadOptions read = {.depth_max = kJsonDepthMax, .repair_lone_surrogates = !options_.strict_official};
+    const JsonReadOptions read = {.depth_max = kJsonDepthMax,
+                                  .repair_lone_surrogates = !options_.strict_official};
     const auto value = read_json(arguments, read);
-    if (!value || !value->is_object()) return parameter("arguments", JsonValue::string(arguments));
-    for (const JsonMember& member : value->members) parameter(member.name, member.value);
-    if (value->members.empty() && profile_.blank_line_without_parameters) prompt_.plain("\n");
+    if (!value || !value->is_object())
+      return parameter("arguments", JsonValue::string(arguments));
+    for (const JsonMember& member : value->members)
+      parameter(member.name, member.value);
+    if (value->members.empty() && profile_.blank_line_without_parameters)
+      prompt_.plain("\n");
   }
 
   // Values are raw between the tags; what ends them is the control token, which no value can hold.
@@ -320,7 +366,8 @@ class Renderer {
     prompt_.control(profile_.assistant);
     prompt_.control(request_.thinking ? profile_.think_open : profile_.think_close);
     out_.parse.start = request_.thinking ? StartState::kReasoning : StartState::kContent;
-    if (request_.tool_choice != ToolChoice::kForced) return;
+    if (request_.tool_choice != ToolChoice::kForced)
+      return;
     open_calls();
     out_.parse.start = StartState::kInCalls;
   }
@@ -336,7 +383,9 @@ class Renderer {
 
 }  // namespace
 
-RenderedPrompt render_chat(const ChatRequest& request, const ModelProfile& profile, const ChatOptions& options) {
+RenderedPrompt render_chat(const ChatRequest& request,
+                           const ModelProfile& profile,
+                           const ChatOptions& options) {
   RenderedPrompt out;
   Renderer(request, profile, options, out).run();
   return out;
@@ -347,11 +396,13 @@ std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, const RenderedPro
   const std::string_view text = prompt.text;
   std::size_t at = 0;
   for (const ControlRange& range : prompt.control) {
-    if (range.first > at) tokenizer.encode(text.substr(at, range.first - at), ids);
+    if (range.first > at)
+      tokenizer.encode(text.substr(at, range.first - at), ids);
     ids.push_back(range.id);
     at = range.end;
   }
-  if (at < text.size()) tokenizer.encode(text.substr(at), ids);
+  if (at < text.size())
+    tokenizer.encode(text.substr(at), ids);
   return ids;
 }
 

@@ -1,4 +1,5 @@
-// A chat request as the text the model was trained on, with the byte ranges that are control tokens.
+// A chat request as the text the model was trained on, with the byte ranges that are control
+// tokens.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +24,18 @@ struct ControlRange {
 
 struct RenderedPrompt {
   std::string text;
-  std::vector<ControlRange> control;  // ascending, disjoint; only the template and images make them, and grounding spellings in
-                                      // what the assistant wrote
-  std::vector<ImageSource> images;    // in placeholder order
+  std::vector<ControlRange> control;  // ascending, disjoint; only the template and images make
+                                      // them, and grounding spellings in what the assistant wrote
+  std::vector<ImageSource> images;  // in placeholder order
   DecoderSetup parse;
 };
 
-RenderedPrompt render_chat(const ChatRequest& request, const ModelProfile& profile, const ChatOptions& options = {});
+RenderedPrompt render_chat(const ChatRequest& request,
+                           const ModelProfile& profile,
+                           const ChatOptions& options = {});
 
-// Each control range becomes its id; all text between two ranges is encoded as one plain piece, so that spellings in it stay
-// text and no merge is lost at the seams of the template.
+// Each control range becomes its id; all text between two ranges is encoded as one plain piece, so
+// that spellings in it stay text and no merge is lost at the seams of the template.
 std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, const RenderedPrompt& prompt);
 
 }  // namespace shoal

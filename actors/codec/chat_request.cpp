@@ -1,4 +1,5 @@
-// The order of checks of a Chat body, and the fields that are neither messages, tools nor plain sampling.
+// The order of checks of a Chat body, and the fields that are neither messages, tools nor plain
+// sampling.
 #include "actors/codec/chat_request.h"
 
 #include <algorithm>
@@ -13,100 +14,139 @@ namespace {
 
 // Absent: off ("none").
 Result<std::optional<Effort>> read_effort_name(const std::string& name) {
-  if (name == "none") return std::nullopt;
-  if (name == "minimal" || name == "low") return Effort{EffortLevel::kLow, 0};
-  if (name == "medium" || name == "high" || name == "xhigh") return Effort{EffortLevel::kHigh, 0};
-  if (name == "max" || name == "ultra") return Effort{EffortLevel::kMax, 0};
-  return bad_field("reasoning_effort", "unknown value `" + name + "`, expected one of `none`, `minimal`, `low`, `medium`, `high`, "
-                                       "`xhigh`, `ultra`, `max`");
+  if (name == "none")
+    return std::nullopt;
+  if (name == "minimal" || name == "low")
+    return Effort{EffortLevel::kLow, 0};
+  if (name == "medium" || name == "high" || name == "xhigh")
+    return Effort{EffortLevel::kHigh, 0};
+  if (name == "max" || name == "ultra")
+    return Effort{EffortLevel::kMax, 0};
+  return bad_field("reasoning_effort",
+                   "unknown value `" + name +
+                       "`, expected one of `none`, `minimal`, `low`, `medium`, `high`, "
+                       "`xhigh`, `ultra`, `max`");
 }
 
 // An integer 1..100 is ours; generations without numbers use the level nearest above it.
 Result<Effort> read_effort_number(const JsonValue& value, const ModelProfile& profile) {
   const auto number = as_integer(value);
-  if (!number || *number < 1 || *number > 100) return wrong_type("reasoning_effort", "a name or an integer from 1 to 100", value);
-  const EffortLevel level = *number <= 50 ? EffortLevel::kLow : *number <= 75 ? EffortLevel::kHigh : EffortLevel::kMax;
+  if (!number || *number < 1 || *number > 100)
+    return wrong_type("reasoning_effort", "a name or an integer from 1 to 100", value);
+  const EffortLevel level = *number <= 50   ? EffortLevel::kLow
+                            : *number <= 75 ? EffortLevel::kHigh
+                                            : EffortLevel::kMax;
   return Effort{level, profile.effort_head.empty() ? 0 : static_cast<int>(*number)};
 }
 
-Result<void> read_effort(const JsonValue& body, const ModelProfile& profile, const ChatOptions& options, ChatRequest& request) {
+Result<void> read_effort(const JsonValue& body,
+                         const ModelProfile& profile,
+                         const ChatOptions& options,
+                         ChatRequest& request) {
   const JsonValue* value = given(body, "reasoning_effort");
-  if (value == nullptr) return {};
+  if (value == nullptr)
+    return {};
   if (value->is_number() && !options.strict_official) {
     TRY(request.effort, read_effort_number(*value, profile));
     request.thinking = true;
     return {};
   }
-  if (!value->is_string()) return wrong_type("reasoning_effort", "a string", *value);
+  if (!value->is_string())
+    return wrong_type("reasoning_effort", "a string", *value);
   TRY(const auto effort, read_effort_name(value->text));
   request.thinking = effort.has_value();
-  if (effort) request.effort = *effort;
+  if (effort)
+    request.effort = *effort;
   return {};
 }
 
 // thinking.type has the last word over the effort.
-Result<void> read_thinking(const JsonValue& body, const ModelProfile& profile, const ChatOptions& options, ChatRequest& request) {
+Result<void> read_thinking(const JsonValue& body,
+                           const ModelProfile& profile,
+                           const ChatOptions& options,
+                           ChatRequest& request) {
   request.thinking = options.default_thinking;
   TRY_VOID(read_effort(body, profile, options, request));
   const JsonValue* thinking = given(body, "thinking");
-  if (thinking == nullptr) return {};
-  if (!thinking->is_object()) return wrong_type("thinking", "an object", *thinking);
+  if (thinking == nullptr)
+    return {};
+  if (!thinking->is_object())
+    return wrong_type("thinking", "an object", *thinking);
   TRY(const std::string* type, string_field(*thinking, "type"));
   if (!type || (*type != "enabled" && *type != "disabled" && *type != "adaptive")) {
     return bad_field("thinking.type", "expected one of `adaptive`, `enabled`, `disabled`");
   }
-  if (*type == "disabled") request.thinking = false;
-  if (*type == "enabled") request.thinking = true;
+  if (*type == "disabled")
+    request.thinking = false;
+  if (*type == "enabled")
+    request.thinking = true;
   return {};
 }
 
 Result<ResponseFormat> read_format(const JsonValue& body) {
   ResponseFormat format;
   const JsonValue* json = given(body, "response_format");
-  if (json == nullptr) return format;
-  if (!json->is_object()) return wrong_type("response_format", "an object", *json);
+  if (json == nullptr)
+    return format;
+  if (!json->is_object())
+    return wrong_type("response_format", "an object", *json);
   TRY(const std::string* type, string_field(*json, "type"));
-  if (type && *type == "text") return format;
+  if (type && *type == "text")
+    return format;
   if (type && *type == "json_object") {
     format.kind = ResponseFormat::Kind::kJsonObject;
   } else if (type && *type == "json_schema") {
     const JsonValue* holder = given(*json, "json_schema");
-    if (holder == nullptr || !holder->is_object()) return bad_field("response_format", "missing field `json_schema`");
+    if (holder == nullptr || !holder->is_object())
+      return bad_field("response_format", "missing field `json_schema`");
     const JsonValue* schema = given(*holder, "schema");
-    if (schema == nullptr || !schema->is_object()) return bad_field("response_format.json_schema", "missing field `schema`");
+    if (schema == nullptr || !schema->is_object())
+      return bad_field("response_format.json_schema", "missing field `schema`");
     format.kind = ResponseFormat::Kind::kJsonSchema;
     format.schema = *schema;
   } else if (type && *type == "regex") {
     TRY(const std::string* regex, string_field(*json, "regex"));
-    if (!regex) return bad_field("response_format", "missing field `regex`");
+    if (!regex)
+      return bad_field("response_format", "missing field `regex`");
     format.kind = ResponseFormat::Kind::kRegex;
     format.regex = *regex;
   } else {
-    return bad_field("response_format.type", "expected one of `json_object`, `json_schema`, `regex`, `text`");
+    return bad_field("response_format.type",
+                     "expected one of `json_object`, `json_schema`, `regex`, `text`");
   }
   return format;
 }
 
 bool says_json(const std::vector<Message>& messages) {
   constexpr std::string_view kWord = "json";
-  const auto same_letter = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  const auto same_letter = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == b;
+  };
   for (const Message& message : messages) {
     for (const ContentPart& part : message.parts) {
-      if (std::search(part.text.begin(), part.text.end(), kWord.begin(), kWord.end(), same_letter) != part.text.end()) return true;
+      if (std::search(
+              part.text.begin(), part.text.end(), kWord.begin(), kWord.end(), same_letter) !=
+          part.text.end())
+        return true;
     }
   }
   return false;
 }
 
-Result<void> read_max_tokens(const JsonValue& body, const ModelProfile& profile, const ChatOptions& options, Sampling& sampling) {
+Result<void> read_max_tokens(const JsonValue& body,
+                             const ModelProfile& profile,
+                             const ChatOptions& options,
+                             Sampling& sampling) {
   TRY(auto max_tokens, integer_field(body, "max_tokens"));
   if (!max_tokens && !options.strict_official) {
     TRY(max_tokens, integer_field(body, "max_completion_tokens"));
   }
-  if (!max_tokens) return {};
+  if (!max_tokens)
+    return {};
   if (*max_tokens < 1 || *max_tokens > profile.max_tokens_limit) {
-    return fail(Code::kInvalid, "Invalid max_tokens value, the valid range of max_tokens is [1, " +
-                                    std::to_string(profile.max_tokens_limit) + "]");
+    return fail(Code::kInvalid,
+                "Invalid max_tokens value, the valid range of max_tokens is [1, " +
+                    std::to_string(profile.max_tokens_limit) + "]");
   }
   sampling.max_tokens = static_cast<int>(*max_tokens);
   return {};
@@ -116,16 +156,22 @@ Result<void> read_logprobs(const JsonValue& body, Sampling& sampling) {
   TRY(const auto wanted, bool_field(body, "logprobs"));
   TRY(const auto top, integer_field(body, "top_logprobs"));
   if (top && !wanted.value_or(false)) {
-    return fail(Code::kInvalid, "Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is used.");
+    return fail(Code::kInvalid,
+                "Invalid top_logprobs and logprobs value, logprobs must be set to true if "
+                "top_logprobs is used.");
   }
   if (top && (*top < 0 || *top > kMaxLogprobs)) {
-    return fail(Code::kInvalid, "Invalid top_logprobs value, the valid range of top_logprobs is [0, 20].");
+    return fail(Code::kInvalid,
+                "Invalid top_logprobs value, the valid range of top_logprobs is [0, 20].");
   }
-  if (wanted.value_or(false)) sampling.logprobs = static_cast<int>(top.value_or(0));
+  if (wanted.value_or(false))
+    sampling.logprobs = static_cast<int>(top.value_or(0));
   return {};
 }
 
-void apply_official_sampling(const JsonValue& body, const ModelProfile& profile, ChatRequest& request) {
+void apply_official_sampling(const JsonValue& body,
+                             const ModelProfile& profile,
+                             ChatRequest& request) {
   Sampling& sampling = request.sampling;
   if (!request.thinking) {
     sampling.top_p = 1.0F;
@@ -138,21 +184,28 @@ void apply_official_sampling(const JsonValue& body, const ModelProfile& profile,
   sampling.top_p = std::max(sampling.top_p, 0.95F);
 }
 
-Result<void> read_choices_and_stream(const JsonValue& body, const ChatOptions& options, ChatRequest& request) {
+Result<void> read_choices_and_stream(const JsonValue& body,
+                                     const ChatOptions& options,
+                                     ChatRequest& request) {
   TRY(const auto choices, integer_field(body, "n"));
   if (choices && options.strict_official && *choices != 1) {
     return fail(Code::kInvalid, "Invalid n value (currently only n = 1 is supported)");
   }
   if (choices && (*choices < 1 || *choices > kMaxChoices)) {
-    return fail(Code::kInvalid, "Invalid n value, the valid range of n is [1, " + std::to_string(kMaxChoices) + "]");
+    return fail(
+        Code::kInvalid,
+        "Invalid n value, the valid range of n is [1, " + std::to_string(kMaxChoices) + "]");
   }
   request.choices = static_cast<int>(choices.value_or(1));
   TRY(const auto stream, bool_field(body, "stream"));
   request.stream = stream.value_or(false);
   const JsonValue* stream_options = given(body, "stream_options");
-  if (stream_options == nullptr) return {};
-  if (!stream_options->is_object()) return wrong_type("stream_options", "an object", *stream_options);
-  if (!request.stream) return fail(Code::kInvalid, "stream_options should be set along with stream = true");
+  if (stream_options == nullptr)
+    return {};
+  if (!stream_options->is_object())
+    return wrong_type("stream_options", "an object", *stream_options);
+  if (!request.stream)
+    return fail(Code::kInvalid, "stream_options should be set along with stream = true");
   TRY(const auto include_usage, bool_field(*stream_options, "include_usage"));
   request.include_usage = include_usage.value_or(false);
   return {};
@@ -161,12 +214,15 @@ Result<void> read_choices_and_stream(const JsonValue& body, const ChatOptions& o
 Result<void> check_prefix(const ChatRequest& request) {
   const auto is_prefix = [](const Message& message) { return message.is_prefix; };
   const auto first = std::find_if(request.messages.begin(), request.messages.end(), is_prefix);
-  if (first == request.messages.end()) return {};
+  if (first == request.messages.end())
+    return {};
   if (first + 1 != request.messages.end()) {
     return fail(Code::kInvalid,
-                "Invalid completion message: prefix set true with message which is not final message or message role is not assistant");
+                "Invalid completion message: prefix set true with message which is not final "
+                "message or message role is not assistant");
   }
-  if (!request.tools.empty()) return fail(Code::kInvalid, "Function call should not be used with prefix");
+  if (!request.tools.empty())
+    return fail(Code::kInvalid, "Function call should not be used with prefix");
   if (request.format.kind == ResponseFormat::Kind::kJsonObject) {
     return fail(Code::kInvalid, "response_format json_object should not be used with prefix");
   }
@@ -176,29 +232,38 @@ Result<void> check_prefix(const ChatRequest& request) {
 // A tool turn is open while no user message follows it.
 Result<void> check_reasoning(const ChatRequest& request) {
   for (auto message = request.messages.rbegin(); message != request.messages.rend(); ++message) {
-    if (message->role == Role::kUser) return {};
+    if (message->role == Role::kUser)
+      return {};
     if (!message->calls.empty() && !message->reasoning) {
-      return fail(Code::kInvalid, "The `reasoning_content` in the thinking mode must be passed back to the API.");
+      return fail(Code::kInvalid,
+                  "The `reasoning_content` in the thinking mode must be passed back to the API.");
     }
   }
   return {};
 }
 
-Result<void> check_together(const ChatRequest& request, const ModelProfile& profile, const ChatOptions& options) {
+Result<void> check_together(const ChatRequest& request,
+                            const ModelProfile& profile,
+                            const ChatOptions& options) {
   TRY_VOID(check_call_pairing(request.messages, options));
   TRY_VOID(check_prefix(request));
   if (request.thinking && request.tool_choice == ToolChoice::kForced) {
     return fail(Code::kInvalid, "Thinking mode does not support this tool_choice");
   }
-  if (request.thinking && options.reject_missing_reasoning) TRY_VOID(check_reasoning(request));
+  if (request.thinking && options.reject_missing_reasoning)
+    TRY_VOID(check_reasoning(request));
   if (request.format.kind == ResponseFormat::Kind::kJsonObject && !says_json(request.messages)) {
     return fail(Code::kInvalid,
-                "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
+                "Prompt must contain the word 'json' in some form to use 'response_format' of type "
+                "'json_object'.");
   }
-  if (profile.reads_images || !profile.has_system_turns) return {};
+  if (profile.reads_images || !profile.has_system_turns)
+    return {};
   for (const Message& message : request.messages) {
     for (const ContentPart& part : message.parts) {
-      if (part.image) return fail(Code::kInvalid, part.image->path + ": this model does not read images; send text only");
+      if (part.image)
+        return fail(Code::kInvalid,
+                    part.image->path + ": this model does not read images; send text only");
     }
   }
   return {};
@@ -206,14 +271,19 @@ Result<void> check_together(const ChatRequest& request, const ModelProfile& prof
 
 }  // namespace
 
-Result<ChatRequest> read_chat_request(const JsonValue& body, const ModelProfile& profile, const ChatOptions& options) {
-  if (!body.is_object()) return wrong_type("body", "an object", body);
+Result<ChatRequest> read_chat_request(const JsonValue& body,
+                                      const ModelProfile& profile,
+                                      const ChatOptions& options) {
+  if (!body.is_object())
+    return wrong_type("body", "an object", body);
   ChatRequest request;
   TRY(const std::string* model, string_field(body, "model"));
-  if (!model) return bad_field("model", "missing field `model`");
+  if (!model)
+    return bad_field("model", "missing field `model`");
   request.model = *model;
   const JsonValue* messages = given(body, "messages");
-  if (messages == nullptr) return bad_field("messages", "missing field `messages`");
+  if (messages == nullptr)
+    return bad_field("messages", "missing field `messages`");
   TRY(request.messages, read_messages(*messages, options));
   TRY(request.tools, read_tools(body));
   TRY(request.tool_choice, read_tool_choice(body, request.tools));
@@ -225,7 +295,8 @@ Result<ChatRequest> read_chat_request(const JsonValue& body, const ModelProfile&
   TRY(request.stop, read_stop_strings(body));
   TRY_VOID(read_choices_and_stream(body, options, request));
   TRY(request.serving, read_serving_fields(body));
-  if (options.official_sampling) apply_official_sampling(body, profile, request);
+  if (options.official_sampling)
+    apply_official_sampling(body, profile, request);
   TRY_VOID(check_together(request, profile, options));
   return request;
 }

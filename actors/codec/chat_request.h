@@ -62,7 +62,8 @@ struct ResponseFormat {
 struct ChatRequest {
   std::string model;
   std::vector<Message> messages;
-  std::vector<ToolSpec> tools;  // those to show: none with tool_choice none, one with a named choice
+  std::vector<ToolSpec>
+      tools;  // those to show: none with tool_choice none, one with a named choice
   ToolChoice tool_choice = ToolChoice::kAuto;
   ResponseFormat format;
   bool thinking = true;
@@ -77,19 +78,24 @@ struct ChatRequest {
 };
 
 struct ChatOptions {
-  // What the official program does where ours is better by choice: n other than 1, the developer role, input_text, output_text
-  // and refusal parts, integer efforts, lone surrogates are refused; max_completion_tokens is ignored; of a run of reminders
-  // only the first is shown; empty call ids pass when they pair up.
+  // What the official program does where ours is better by choice: n other than 1, the developer
+  // role, input_text, output_text and refusal parts, integer efforts, lone surrogates are refused;
+  // max_completion_tokens is ignored; of a run of reminders only the first is shown; empty call ids
+  // pass when they pair up.
   bool strict_official = false;
-  // The API's own rule: temperature is 1 while thinking, top_p at least 0.95, and 1 without thinking. Off: as asked.
+  // The API's own rule: temperature is 1 while thinking, top_p at least 0.95, and 1 without
+  // thinking. Off: as asked.
   bool official_sampling = true;
   bool default_thinking = true;
-  // A tool turn that is still open must bring its reasoning back; off: empty reasoning is filled in.
+  // A tool turn that is still open must bring its reasoning back; off: empty reasoning is filled
+  // in.
   bool reject_missing_reasoning = false;
 };
 
 // Errors are kInvalid: the message is what the client reads.
-Result<ChatRequest> read_chat_request(const JsonValue& body, const ModelProfile& profile, const ChatOptions& options = {});
+Result<ChatRequest> read_chat_request(const JsonValue& body,
+                                      const ModelProfile& profile,
+                                      const ChatOptions& options = {});
 
 // Parts of read_chat_request, one file each.
 Result<std::vector<Message>> read_messages(const JsonValue& list, const ChatOptions& options);

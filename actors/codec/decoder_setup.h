@@ -1,4 +1,5 @@
-// Where the output parser starts and what it looks for: decided by the prompt, obeyed by the stream decoder.
+// Where the output parser starts and what it looks for: decided by the prompt, obeyed by the stream
+// decoder.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,12 @@ enum class StartState : std::uint8_t {
 
 struct DecoderSetup {
   StartState start = StartState::kContent;
-  bool thinking = false;         // reasoning tokens are counted
-  bool tools = false;            // calls are parsed; off: their markup is text
-  bool json = false;             // only the JSON value is shown
-  bool markup = true;            // off for plain completions: nothing but stop strings is looked for
-  bool keep_eos = false;         // ignore_eos: an EOS ends nothing and shows nothing
-  bool track_tokens = false;     // events say which tokens carried them (log probabilities)
+  bool thinking = false;      // reasoning tokens are counted
+  bool tools = false;         // calls are parsed; off: their markup is text
+  bool json = false;          // only the JSON value is shown
+  bool markup = true;         // off for plain completions: nothing but stop strings is looked for
+  bool keep_eos = false;      // ignore_eos: an EOS ends nothing and shows nothing
+  bool track_tokens = false;  // events say which tokens carried them (log probabilities)
   std::vector<std::string> stop;
 
   friend bool operator==(const DecoderSetup&, const DecoderSetup&) = default;

@@ -13,7 +13,9 @@ constexpr std::size_t kScalarBytesMax = 128;
 constexpr std::size_t kGuessBytesMax = 4'096;
 constexpr std::string_view kSpaces = " \t\r\n";
 
-bool is_one_of(char byte, std::string_view set) { return set.find(byte) != set.npos; }
+bool is_one_of(char byte, std::string_view set) {
+  return set.find(byte) != set.npos;
+}
 
 }  // namespace
 
@@ -38,12 +40,17 @@ void JsonArgument::push(char byte, std::string& out) {
         start_text(out);
       }
       return;
-    case Mode::kRaw: out += byte; return;
-    case Mode::kText: append_escaped(out, {&byte, 1}); return;
+    case Mode::kRaw:
+      out += byte;
+      return;
+    case Mode::kText:
+      append_escaped(out, {&byte, 1});
+      return;
     case Mode::kScalar:
     case Mode::kGuess:
       held_ += byte;
-      if (held_.size() >= (mode_ == Mode::kScalar ? kScalarBytesMax : kGuessBytesMax)) give_up_holding(out);
+      if (held_.size() >= (mode_ == Mode::kScalar ? kScalarBytesMax : kGuessBytesMax))
+        give_up_holding(out);
       return;
   }
 }
@@ -60,16 +67,20 @@ void JsonArgument::give_up_holding(std::string& out) {
   const std::size_t first = held_.find_first_not_of(kSpaces);
   const bool is_number = held_.find_first_not_of("+-.0123456789eE") == held_.npos;
   const bool is_compound = first != held_.npos && is_one_of(held_[first], "{[\"");
-  if (!is_number && !is_compound) return start_text(out);
+  if (!is_number && !is_compound)
+    return start_text(out);
   mode_ = Mode::kRaw;
   out += held_;
   held_.clear();
 }
 
 void JsonArgument::close(std::string& out) {
-  if (mode_ == Mode::kLead) out += "\"\"";
-  if (mode_ == Mode::kText) out += '"';
-  if (mode_ != Mode::kScalar && mode_ != Mode::kGuess) return;
+  if (mode_ == Mode::kLead)
+    out += "\"\"";
+  if (mode_ == Mode::kText)
+    out += '"';
+  if (mode_ != Mode::kScalar && mode_ != Mode::kGuess)
+    return;
   if (read_json(held_, {.repair_lone_surrogates = false})) {
     out += held_;
   } else {

@@ -6,11 +6,13 @@
 
 namespace shoal {
 
-// Objects, arrays and JSON strings are passed on as they come. A scalar is held (it is short) until it ends: then it is itself
-// if it is JSON, else a JSON string. Text that cannot be JSON becomes a JSON string at once; an empty value is "".
+// Objects, arrays and JSON strings are passed on as they come. A scalar is held (it is short) until
+// it ends: then it is itself if it is JSON, else a JSON string. Text that cannot be JSON becomes a
+// JSON string at once; an empty value is "".
 class JsonArgument {
  public:
-  // `guess`: the model did not say whether the value is a string; then all of it is held, up to a bound, until it is known.
+  // `guess`: the model did not say whether the value is a string; then all of it is held, up to a
+  // bound, until it is known.
   void begin(bool guess);
   void push(char byte, std::string& out);
   // The value ended.

@@ -8,11 +8,13 @@ namespace {
 
 template <class Integer>
 std::optional<Integer> parse_integer(const JsonValue& value) {
-  if (!value.is_number()) return std::nullopt;
+  if (!value.is_number())
+    return std::nullopt;
   Integer out = 0;
   const char* const end = value.text.data() + value.text.size();
   const auto result = std::from_chars(value.text.data(), end, out);
-  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  if (result.ec != std::errc{} || result.ptr != end)
+    return std::nullopt;
   return out;
 }
 
@@ -23,53 +25,70 @@ const JsonValue* given(const JsonValue& object, std::string_view name) {
   return value != nullptr && !value->is_null() ? value : nullptr;
 }
 
-tl::unexpected<Error> wrong_type(std::string_view name, std::string_view wanted, const JsonValue& got) {
-  return bad_field(name, "expected " + std::string(wanted) + ", got " +
-                             (got.is_number() ? got.text : std::string(kind_name(got.kind))));
+tl::unexpected<Error> wrong_type(std::string_view name,
+                                 std::string_view wanted,
+                                 const JsonValue& got) {
+  return bad_field(name,
+                   "expected " + std::string(wanted) + ", got " +
+                       (got.is_number() ? got.text : std::string(kind_name(got.kind))));
 }
 
 tl::unexpected<Error> bad_field(std::string_view name, std::string_view what) {
-  return fail(Code::kInvalid, "invalid request body: " + std::string(name) + ": " + std::string(what));
+  return fail(Code::kInvalid,
+              "invalid request body: " + std::string(name) + ": " + std::string(what));
 }
 
 Result<const std::string*> string_field(const JsonValue& object, std::string_view name) {
   const JsonValue* value = given(object, name);
-  if (value == nullptr) return nullptr;
-  if (!value->is_string()) return wrong_type(name, "a string", *value);
+  if (value == nullptr)
+    return nullptr;
+  if (!value->is_string())
+    return wrong_type(name, "a string", *value);
   return &value->text;
 }
 
 Result<std::optional<bool>> bool_field(const JsonValue& object, std::string_view name) {
   const JsonValue* value = given(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_bool()) return wrong_type(name, "a boolean", *value);
+  if (value == nullptr)
+    return std::nullopt;
+  if (!value->is_bool())
+    return wrong_type(name, "a boolean", *value);
   return value->boolean;
 }
 
 Result<std::optional<double>> number_field(const JsonValue& object, std::string_view name) {
   const JsonValue* value = given(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) return wrong_type(name, "a number", *value);
+  if (value == nullptr)
+    return std::nullopt;
+  if (!value->is_number())
+    return wrong_type(name, "a number", *value);
   return as_double(*value);
 }
 
 Result<std::optional<std::int64_t>> integer_field(const JsonValue& object, std::string_view name) {
   const JsonValue* value = given(object, name);
-  if (value == nullptr) return std::nullopt;
+  if (value == nullptr)
+    return std::nullopt;
   const auto out = parse_integer<std::int64_t>(*value);
-  if (!out) return wrong_type(name, "an integer", *value);
+  if (!out)
+    return wrong_type(name, "an integer", *value);
   return out;
 }
 
-Result<std::optional<std::uint64_t>> unsigned_field(const JsonValue& object, std::string_view name) {
+Result<std::optional<std::uint64_t>> unsigned_field(const JsonValue& object,
+                                                    std::string_view name) {
   const JsonValue* value = given(object, name);
-  if (value == nullptr) return std::nullopt;
+  if (value == nullptr)
+    return std::nullopt;
   const auto out = parse_integer<std::uint64_t>(*value);
-  if (!out) return wrong_type(name, "an integer from 0 to 2^64 - 1", *value);
+  if (!out)
+    return wrong_type(name, "an integer from 0 to 2^64 - 1", *value);
   return out;
 }
 
-std::optional<std::int64_t> as_integer(const JsonValue& value) { return parse_integer<std::int64_t>(value); }
+std::optional<std::int64_t> as_integer(const JsonValue& value) {
+  return parse_integer<std::int64_t>(value);
+}
 
 double as_double(const JsonValue& number) {
   double out = 0;

@@ -1,4 +1,5 @@
-// Typed look-ups in a request body: absent and null mean "not given", another type is an error that names the field.
+// Typed look-ups in a request body: absent and null mean "not given", another type is an error that
+// names the field.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace shoal {
 const JsonValue* given(const JsonValue& object, std::string_view name);
 
 // kInvalid: "invalid request body: NAME: expected WANTED, got KIND".
-tl::unexpected<Error> wrong_type(std::string_view name, std::string_view wanted, const JsonValue& got);
+tl::unexpected<Error> wrong_type(std::string_view name,
+                                 std::string_view wanted,
+                                 const JsonValue& got);
 // kInvalid: "invalid request body: NAME: WHAT".
 tl::unexpected<Error> bad_field(std::string_view name, std::string_view what);
 

@@ -1,11 +1,11 @@
-// A walker over simdjson's On-Demand tokens that looks at everything: what nobody reads is checked all the same.
+// A walker over simdjson's On-Demand tokens that looks at everything: what nobody reads is checked
+// all the same.
 #include "actors/codec/json_reader.h"
-
-#include <simdjson.h>
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <simdjson.h>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -15,21 +15,29 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-// Objects larger than this find doubled names by a table, so that a hostile body costs no quadratic time.
+// Objects larger than this find doubled names by a table, so that a hostile body costs no quadratic
+// time.
 constexpr std::size_t kLinearNamesMax = 16;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back()))
+    text.remove_suffix(1);
+  while (!text.empty() && is_space(text.front()))
+    text.remove_prefix(1);
   return text;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 std::size_t skip_digits(std::string_view text, std::size_t at) {
-  while (at < text.size() && is_digit(text[at])) ++at;
+  while (at < text.size() && is_digit(text[at]))
+    ++at;
   return at;
 }
 
@@ -37,18 +45,22 @@ std::size_t skip_digits(std::string_view text, std::size_t at) {
 bool is_number_token(std::string_view text) {
   std::size_t at = text.starts_with('-') ? 1 : 0;
   const std::size_t whole_end = skip_digits(text, at);
-  if (whole_end == at || (text[at] == '0' && whole_end > at + 1)) return false;
+  if (whole_end == at || (text[at] == '0' && whole_end > at + 1))
+    return false;
   at = whole_end;
   if (at < text.size() && text[at] == '.') {
     const std::size_t fraction_end = skip_digits(text, at + 1);
-    if (fraction_end == at + 1) return false;
+    if (fraction_end == at + 1)
+      return false;
     at = fraction_end;
   }
   if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
     ++at;
-    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
+    if (at < text.size() && (text[at] == '+' || text[at] == '-'))
+      ++at;
     const std::size_t exponent_end = skip_digits(text, at);
-    if (exponent_end == at) return false;
+    if (exponent_end == at)
+      return false;
     at = exponent_end;
   }
   return at == text.size();
@@ -57,10 +69,12 @@ bool is_number_token(std::string_view text) {
 bool is_too_large(std::string_view number) {
   double value = 0;
   const auto result = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (result.ec != std::errc::result_out_of_range) return false;
+  if (result.ec != std::errc::result_out_of_range)
+    return false;
   // Out of range is also what tiny numbers give; those are zero, not too large.
   const std::size_t exponent = number.find_first_of("eE");
-  if (exponent != number.npos) return number[exponent + 1] != '-';
+  if (exponent != number.npos)
+    return number[exponent + 1] != '-';
   return !number.starts_with("0.") && !number.starts_with("-0.");
 }
 
@@ -74,16 +88,23 @@ struct Fault {
 class Walker {
  public:
   Walker(od::document& document, const char* begin, std::size_t size, int depth_max)
-      : document_(document), begin_(begin), size_(size), depth_max_(depth_max) {}
+      : document_(document),
+        begin_(begin),
+        size_(size),
+        depth_max_(depth_max) {}
 
   std::optional<Fault> run(JsonValue& out) {
     const std::string_view whole = trimmed({begin_, size_});
-    if (!whole.starts_with('{') && !whole.starts_with('[')) return root_scalar(whole, out);
+    if (!whole.starts_with('{') && !whole.starts_with('['))
+      return root_scalar(whole, out);
     od::value root;
-    if (auto error = document_.get_value().get(root)) return fault(error);
-    if (auto found = value(root, out, 1)) return found;
+    if (auto error = document_.get_value().get(root))
+      return fault(error);
+    if (auto found = value(root, out, 1))
+      return found;
     const char* rest = nullptr;
-    if (document_.current_location().get(rest) == simdjson::SUCCESS) return fault_at("unexpected text after the JSON value", rest);
+    if (document_.current_location().get(rest) == simdjson::SUCCESS)
+      return fault_at("unexpected text after the JSON value", rest);
     return std::nullopt;
   }
 
@@ -91,21 +112,29 @@ class Walker {
   std::optional<Fault> fault(simdjson::error_code code) {
     Fault found{std::string(simdjson::error_message(code)), std::nullopt, code};
     const char* at = nullptr;
-    if (document_.current_location().get(at) == simdjson::SUCCESS) found.offset = offset_of(at);
+    if (document_.current_location().get(at) == simdjson::SUCCESS)
+      found.offset = offset_of(at);
     return found;
   }
 
-  std::optional<Fault> fault_at(std::string what, const char* at) { return Fault{std::move(what), offset_of(at)}; }
+  std::optional<Fault> fault_at(std::string what, const char* at) {
+    return Fault{std::move(what), offset_of(at)};
+  }
 
-  std::size_t offset_of(const char* at) const { return std::min<std::size_t>(static_cast<std::size_t>(at - begin_), size_); }
+  std::size_t offset_of(const char* at) const {
+    return std::min<std::size_t>(static_cast<std::size_t>(at - begin_), size_);
+  }
 
   std::optional<Fault> root_scalar(std::string_view whole, JsonValue& out) {
-    if (!whole.starts_with('"')) return scalar(whole, out);
+    if (!whole.starts_with('"'))
+      return scalar(whole, out);
     std::string_view text;
-    if (auto error = document_.get_string().get(text)) return fault(error);
+    if (auto error = document_.get_string().get(text))
+      return fault(error);
     out = JsonValue::string(std::string(text));
     const char* rest = nullptr;
-    if (document_.current_location().get(rest) == simdjson::SUCCESS) return fault_at("unexpected text after the JSON value", rest);
+    if (document_.current_location().get(rest) == simdjson::SUCCESS)
+      return fault_at("unexpected text after the JSON value", rest);
     return std::nullopt;
   }
 
@@ -114,19 +143,25 @@ class Walker {
     if (depth > depth_max_) {
       return fault_at("nested deeper than " + std::to_string(depth_max_) + " levels", token.data());
     }
-    if (token.starts_with('{')) return object(in, out, depth);
-    if (token.starts_with('[')) return array(in, out, depth);
-    if (!token.starts_with('"')) return scalar(trimmed(token), out);
+    if (token.starts_with('{'))
+      return object(in, out, depth);
+    if (token.starts_with('['))
+      return array(in, out, depth);
+    if (!token.starts_with('"'))
+      return scalar(trimmed(token), out);
     std::string_view text;
     if (auto error = in.get_string().get(text)) {
-      Fault found{std::string("bad string: ") + simdjson::error_message(error), offset_of(token.data()), error};
+      Fault found{std::string("bad string: ") + simdjson::error_message(error),
+                  offset_of(token.data()),
+                  error};
       return found;
     }
     out = JsonValue::string(std::string(text));
     return std::nullopt;
   }
 
-  // Literals and numbers: read from the raw text, because the library accepts wrong literals and refuses large integers.
+  // Literals and numbers: read from the raw text, because the library accepts wrong literals and
+  // refuses large integers.
   std::optional<Fault> scalar(std::string_view token, JsonValue& out) {
     if (token == "null") {
       out.kind = JsonValue::Kind::kNull;
@@ -134,7 +169,8 @@ class Walker {
       out.kind = JsonValue::Kind::kBool;
       out.boolean = token == "true";
     } else if (is_number_token(token)) {
-      if (is_too_large(token)) return fault_at("number out of range", token.data());
+      if (is_too_large(token))
+        return fault_at("number out of range", token.data());
       out.kind = JsonValue::Kind::kNumber;
       out.text = token;
     } else {
@@ -146,11 +182,14 @@ class Walker {
   std::optional<Fault> array(od::value in, JsonValue& out, int depth) {
     out.kind = JsonValue::Kind::kArray;
     od::array items;
-    if (auto error = in.get_array().get(items)) return fault(error);
+    if (auto error = in.get_array().get(items))
+      return fault(error);
     for (auto item : items) {
       od::value child;
-      if (auto error = std::move(item).get(child)) return fault(error);
-      if (auto found = value(child, out.items.emplace_back(), depth + 1)) return found;
+      if (auto error = std::move(item).get(child))
+        return fault(error);
+      if (auto found = value(child, out.items.emplace_back(), depth + 1))
+        return found;
     }
     return std::nullopt;
   }
@@ -158,29 +197,38 @@ class Walker {
   std::optional<Fault> object(od::value in, JsonValue& out, int depth) {
     out.kind = JsonValue::Kind::kObject;
     od::object members;
-    if (auto error = in.get_object().get(members)) return fault(error);
+    if (auto error = in.get_object().get(members))
+      return fault(error);
     std::unordered_map<std::string, std::size_t> places;
     for (auto member : members) {
       od::field field;
-      if (auto error = std::move(member).get(field)) return fault(error);
+      if (auto error = std::move(member).get(field))
+        return fault(error);
       std::string_view name;
-      if (auto error = field.unescaped_key().get(name)) return fault(error);
+      if (auto error = field.unescaped_key().get(name))
+        return fault(error);
       JsonValue& slot = slot_of(out, std::string(name), places);
       slot = JsonValue{};
-      if (auto found = value(field.value(), slot, depth + 1)) return found;
+      if (auto found = value(field.value(), slot, depth + 1))
+        return found;
     }
     return std::nullopt;
   }
 
-  static JsonValue& slot_of(JsonValue& object, std::string name, std::unordered_map<std::string, std::size_t>& places) {
+  static JsonValue& slot_of(JsonValue& object,
+                            std::string name,
+                            std::unordered_map<std::string, std::size_t>& places) {
     std::vector<JsonMember>& members = object.members;
     if (members.size() < kLinearNamesMax) {
       for (JsonMember& member : members) {
-        if (member.name == name) return member.value;
+        if (member.name == name)
+          return member.value;
       }
     } else {
-      for (std::size_t i = places.size(); i < members.size(); ++i) places.emplace(members[i].name, i);
-      if (const auto place = places.find(name); place != places.end()) return members[place->second].value;
+      for (std::size_t i = places.size(); i < members.size(); ++i)
+        places.emplace(members[i].name, i);
+      if (const auto place = places.find(name); place != places.end())
+        return members[place->second].value;
     }
     return members.emplace_back(JsonMember{std::move(name), {}}).value;
   }
@@ -191,12 +239,17 @@ class Walker {
   int depth_max_;
 };
 
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_hex(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 // The code unit of the escape \uXXXX at `at`; absent when there is none.
 std::optional<unsigned> escape_unit(std::string_view text, std::size_t at) {
-  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return std::nullopt;
-  if (!std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at) + 2, text.begin() + static_cast<std::ptrdiff_t>(at) + 6, is_hex)) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u')
+    return std::nullopt;
+  if (!std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at) + 2,
+                   text.begin() + static_cast<std::ptrdiff_t>(at) + 6,
+                   is_hex)) {
     return std::nullopt;
   }
   unsigned unit = 0;
@@ -204,13 +257,20 @@ std::optional<unsigned> escape_unit(std::string_view text, std::size_t at) {
   return unit;
 }
 
-bool is_high(unsigned unit) { return unit >= 0xD800 && unit <= 0xDBFF; }
-bool is_low(unsigned unit) { return unit >= 0xDC00 && unit <= 0xDFFF; }
+bool is_high(unsigned unit) {
+  return unit >= 0xD800 && unit <= 0xDBFF;
+}
 
-// In place and of the same length, so offsets of later errors stay true. Says whether anything changed.
+bool is_low(unsigned unit) {
+  return unit >= 0xDC00 && unit <= 0xDFFF;
+}
+
+// In place and of the same length, so offsets of later errors stay true. Says whether anything
+// changed.
 bool repair_surrogates(std::string& text) {
   bool changed = false;
-  for (std::size_t at = text.find('\\'); at != text.npos && at + 1 < text.size(); at = text.find('\\', at)) {
+  for (std::size_t at = text.find('\\'); at != text.npos && at + 1 < text.size();
+       at = text.find('\\', at)) {
     const auto unit = escape_unit(text, at);
     if (!unit) {
       at += 2;
@@ -237,7 +297,8 @@ std::size_t first_bad_utf8(std::string_view text) {
   while (bad - good > 1) {
     const std::size_t middle = good + (bad - good) / 2;
     std::size_t cut = middle;
-    while (cut > good && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+    while (cut > good && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80)
+      --cut;
     if (cut == good) {
       cut = middle;
     }
@@ -251,16 +312,20 @@ Error located(const Fault& fault, std::string_view text) {
   const std::string_view before = text.substr(0, offset);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const std::size_t line_start = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
-  const auto column = 1 + std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start), before.end(),
-                                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  const auto column =
+      1 + std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start),
+                        before.end(),
+                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
   return {Code::kInvalid,
-          "invalid JSON: " + fault.what + " at line " + std::to_string(line) + ", column " + std::to_string(column)};
+          "invalid JSON: " + fault.what + " at line " + std::to_string(line) + ", column " +
+              std::to_string(column)};
 }
 
 std::optional<Fault> parse(const std::string& text, int depth_max, JsonValue& out) {
   od::parser parser;
   od::document document;
-  if (trimmed(text).empty()) return Fault{"the document is empty", 0};
+  if (trimmed(text).empty())
+    return Fault{"the document is empty", 0};
   if (auto error = parser.iterate(text.data(), text.size(), text.capacity()).get(document)) {
     Fault fault{std::string(simdjson::error_message(error)), std::nullopt, error};
     if (error == simdjson::UTF8_ERROR) {
@@ -280,11 +345,13 @@ Result<JsonValue> read_json(std::string_view text, const JsonReadOptions& option
   padded = text;
   JsonValue out;
   std::optional<Fault> fault = parse(padded, options.depth_max, out);
-  if (fault && fault->code == simdjson::STRING_ERROR && options.repair_lone_surrogates && repair_surrogates(padded)) {
+  if (fault && fault->code == simdjson::STRING_ERROR && options.repair_lone_surrogates &&
+      repair_surrogates(padded)) {
     out = JsonValue{};
     fault = parse(padded, options.depth_max, out);
   }
-  if (fault) return tl::unexpected(located(*fault, padded));
+  if (fault)
+    return tl::unexpected(located(*fault, padded));
   return out;
 }
 

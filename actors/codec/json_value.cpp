@@ -7,7 +7,8 @@ namespace shoal {
 
 const JsonValue* JsonValue::find(std::string_view name) const {
   for (const JsonMember& member : members) {
-    if (member.name == name) return &member.value;
+    if (member.name == name)
+      return &member.value;
   }
   return nullptr;
 }
@@ -21,12 +22,18 @@ JsonValue JsonValue::string(std::string value) {
 
 std::string_view kind_name(JsonValue::Kind kind) {
   switch (kind) {
-    case JsonValue::Kind::kNull: return "null";
-    case JsonValue::Kind::kBool: return "boolean";
-    case JsonValue::Kind::kNumber: return "number";
-    case JsonValue::Kind::kString: return "string";
-    case JsonValue::Kind::kArray: return "array";
-    case JsonValue::Kind::kObject: return "object";
+    case JsonValue::Kind::kNull:
+      return "null";
+    case JsonValue::Kind::kBool:
+      return "boolean";
+    case JsonValue::Kind::kNumber:
+      return "number";
+    case JsonValue::Kind::kString:
+      return "string";
+    case JsonValue::Kind::kArray:
+      return "array";
+    case JsonValue::Kind::kObject:
+      return "object";
   }
   return "unknown";
 }

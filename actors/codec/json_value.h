@@ -1,4 +1,5 @@
-// A parsed JSON document as plain data: raw number text and member order are kept, because schemas are printed back.
+// A parsed JSON document as plain data: raw number text and member order are kept, because schemas
+// are printed back.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,15 @@ struct JsonValue {
   std::vector<JsonMember> members;  // kObject, in order; a name occurs once
 
   bool is_null() const { return kind == Kind::kNull; }
+
   bool is_bool() const { return kind == Kind::kBool; }
+
   bool is_number() const { return kind == Kind::kNumber; }
+
   bool is_string() const { return kind == Kind::kString; }
+
   bool is_array() const { return kind == Kind::kArray; }
+
   bool is_object() const { return kind == Kind::kObject; }
 
   // The member's value; null when this is no object or has no such member.

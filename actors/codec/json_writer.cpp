@@ -12,7 +12,8 @@ namespace {
 // For each byte: 0 = as it is, 'u' = \u00XX, else the letter after the backslash.
 constexpr std::array<char, 256> make_escapes() {
   std::array<char, 256> table{};
-  for (int byte = 0; byte < 0x20; ++byte) table[static_cast<std::size_t>(byte)] = 'u';
+  for (int byte = 0; byte < 0x20; ++byte)
+    table[static_cast<std::size_t>(byte)] = 'u';
   table['"'] = '"';
   table['\\'] = '\\';
   table['\b'] = 'b';
@@ -25,9 +26,12 @@ constexpr std::array<char, 256> make_escapes() {
 
 constexpr std::array<char, 256> kEscapes = make_escapes();
 
-constexpr std::uint64_t repeat(std::uint64_t byte) { return byte * 0x0101010101010101ULL; }
+constexpr std::uint64_t repeat(std::uint64_t byte) {
+  return byte * 0x0101010101010101ULL;
+}
 
-// False when none of the eight bytes needs an escape. It may be true without need (a borrow between bytes), never the reverse.
+// False when none of the eight bytes needs an escape. It may be true without need (a borrow between
+// bytes), never the reverse.
 bool may_need_escape(const char* at) {
   std::uint64_t word = 0;
   std::memcpy(&word, at, sizeof word);

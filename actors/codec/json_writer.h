@@ -7,8 +7,9 @@
 
 namespace shoal {
 
-// The escaped characters only, without quotes. `text` must be valid UTF-8; whole characters, never a part of one. Escapes are
-// those of Python's json.dumps(ensure_ascii=False), which the model was trained on.
+// The escaped characters only, without quotes. `text` must be valid UTF-8; whole characters, never
+// a part of one. Escapes are those of Python's json.dumps(ensure_ascii=False), which the model was
+// trained on.
 void append_escaped(std::string& out, std::string_view text);
 
 // With quotes.

@@ -1,4 +1,5 @@
-// Everything that differs between model generations, as data: spellings, ids, tags, effort wording, defaults.
+// Everything that differs between model generations, as data: spellings, ids, tags, effort wording,
+// defaults.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@ namespace shoal {
 
 enum class Generation : std::uint8_t { kV4, kV41 };
 
-// How hard the model should think. The level picks the wording; a number (1..100, V4.1 only) replaces the level's own.
+// How hard the model should think. The level picks the wording; a number (1..100, V4.1 only)
+// replaces the level's own.
 enum class EffortLevel : std::uint8_t { kLow, kHigh, kMax };
 inline constexpr int kEffortLevels = 3;
 
@@ -26,21 +28,23 @@ struct Effort {
   friend bool operator==(const Effort&, const Effort&) = default;
 };
 
-// A token that only the template may write. An empty spelling means that the generation has no such token.
+// A token that only the template may write. An empty spelling means that the generation has no such
+// token.
 struct ControlToken {
   std::string spelling;
   TokenId id = 0;
 };
 
-// Texts are as they stand in a prompt; ids come from the tokenizer, never from constants, because models of one generation
-// number them differently.
+// Texts are as they stand in a prompt; ids come from the tokenizer, never from constants, because
+// models of one generation number them differently.
 struct ModelProfile {
   Generation generation = Generation::kV41;
 
   ControlToken bos, eos, user, assistant, system, think_open, think_close, dsml, reminder;
   ControlToken image;  // the spelling in prompts; the vocabulary may name the same id otherwise
-  std::vector<ControlToken> grounding;  // control tokens also where the assistant wrote them; those the vocabulary has
-  std::vector<TokenId> turn_ends;       // EOS and role tokens: none of them can stand inside an answer
+  std::vector<ControlToken>
+      grounding;  // control tokens also where the assistant wrote them; those the vocabulary has
+  std::vector<TokenId> turn_ends;  // EOS and role tokens: none of them can stand inside an answer
 
   // Tag names as they follow the DSML token.
   std::string calls_tag, invoke_tag, parameter_tag;
@@ -50,12 +54,13 @@ struct ModelProfile {
   std::string json_format;             // what response_format json_object adds to the system text
   std::string schema_format_head;      // the same for json_schema, before the schema
 
-  // V4.1 has a system token, gives each system message its own turn and counts it as a user turn. V4 writes system text bare
-  // at the front, wherever it was sent.
+  // V4.1 has a system token, gives each system message its own turn and counts it as a user turn.
+  // V4 writes system text bare at the front, wherever it was sent.
   bool has_system_turns = true;
   bool reads_images = true;
 
-  // The effort line: "<head><number><tail>" with a number for each level, or one whole text for each level.
+  // The effort line: "<head><number><tail>" with a number for each level, or one whole text for
+  // each level.
   std::string effort_head, effort_tail;
   std::array<int, kEffortLevels> effort_numbers{};
   std::array<std::string, kEffortLevels> effort_texts;

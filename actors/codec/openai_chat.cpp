@@ -1,4 +1,5 @@
-// The official program's chunks: one of reasoning_content, content or tool_calls each, the role first, usage on the last.
+// The official program's chunks: one of reasoning_content, content or tool_calls each, the role
+// first, usage on the last.
 #include "actors/codec/openai_chat.h"
 
 #include <utility>
@@ -38,17 +39,20 @@ void append_head(std::string& out, const AnswerInfo& info, std::string_view obje
   append_nullable(out, info.fingerprint);
 }
 
-std::vector<const TokenLogprob*> carried(const StreamEvent& event, std::span<const TokenLogprob> logprobs) {
+std::vector<const TokenLogprob*> carried(const StreamEvent& event,
+                                         std::span<const TokenLogprob> logprobs) {
   std::vector<const TokenLogprob*> out;
   for (const std::uint32_t token : event.tokens) {
-    if (token < logprobs.size()) out.push_back(&logprobs[token]);
+    if (token < logprobs.size())
+      out.push_back(&logprobs[token]);
   }
   return out;
 }
 
 std::vector<const TokenLogprob*> pointers(const std::vector<TokenLogprob>& entries) {
   std::vector<const TokenLogprob*> out;
-  for (const TokenLogprob& entry : entries) out.push_back(&entry);
+  for (const TokenLogprob& entry : entries)
+    out.push_back(&entry);
   return out;
 }
 
@@ -66,7 +70,9 @@ void ChatChunks::open_delta(std::string& out) const {
   out += head_;
 }
 
-void ChatChunks::close_chunk(std::string_view finish_reason, const Usage* usage, std::string& out) const {
+void ChatChunks::close_chunk(std::string_view finish_reason,
+                             const Usage* usage,
+                             std::string& out) const {
   out += ",\"finish_reason\":";
   if (finish_reason.empty()) {
     out += "null";
@@ -83,11 +89,15 @@ void ChatChunks::close_chunk(std::string_view finish_reason, const Usage* usage,
   end_event(out);
 }
 
-void ChatChunks::close_delta(const StreamEvent* event, std::span<const TokenLogprob> logprobs, std::string& out) const {
+void ChatChunks::close_delta(const StreamEvent* event,
+                             std::span<const TokenLogprob> logprobs,
+                             std::string& out) const {
   out += "},\"logprobs\":";
-  const bool has_logprobs = event != nullptr && shape_.logprob_tokenizer != nullptr && !event->tokens.empty();
+  const bool has_logprobs =
+      event != nullptr && shape_.logprob_tokenizer != nullptr && !event->tokens.empty();
   if (has_logprobs) {
-    out += event->kind == StreamEvent::Kind::kReasoning ? "{\"reasoning_content\":" : "{\"content\":";
+    out +=
+        event->kind == StreamEvent::Kind::kReasoning ? "{\"reasoning_content\":" : "{\"content\":";
     append_chat_logprobs(out, *shape_.logprob_tokenizer, carried(*event, logprobs));
     out += '}';
   } else {
@@ -103,7 +113,9 @@ void ChatChunks::begin(std::string& out) const {
   close_chunk({}, nullptr, out);
 }
 
-void ChatChunks::event(const StreamEvent& event, std::span<const TokenLogprob> logprobs, std::string& out) const {
+void ChatChunks::event(const StreamEvent& event,
+                       std::span<const TokenLogprob> logprobs,
+                       std::string& out) const {
   open_delta(out);
   switch (event.kind) {
     case StreamEvent::Kind::kReasoning:
@@ -113,7 +125,8 @@ void ChatChunks::event(const StreamEvent& event, std::span<const TokenLogprob> l
     case StreamEvent::Kind::kContent:
       out += "\"content\":";
       append_json_string(out, event.text);
-      if (shape_.thinking) out += ",\"reasoning_content\":null";
+      if (shape_.thinking)
+        out += ",\"reasoning_content\":null";
       break;
     case StreamEvent::Kind::kCallBegin:
     case StreamEvent::Kind::kCallArguments: {
@@ -133,7 +146,8 @@ void ChatChunks::event(const StreamEvent& event, std::span<const TokenLogprob> l
       }
       break;
     }
-    case StreamEvent::Kind::kEnd: break;
+    case StreamEvent::Kind::kEnd:
+      break;
   }
   close_delta(&event, logprobs, out);
   close_chunk({}, nullptr, out);
@@ -152,14 +166,22 @@ void ChatChoice::add(const StreamEvent& event, std::span<const TokenLogprob> log
     case StreamEvent::Kind::kContent: {
       const bool is_reasoning = event.kind == StreamEvent::Kind::kReasoning;
       (is_reasoning ? reasoning_ : content_) += event.text;
-      if (shape_.logprob_tokenizer == nullptr) break;
+      if (shape_.logprob_tokenizer == nullptr)
+        break;
       std::vector<TokenLogprob>& entries = is_reasoning ? reasoning_logprobs_ : content_logprobs_;
-      for (const TokenLogprob* entry : carried(event, logprobs)) entries.push_back(*entry);
+      for (const TokenLogprob* entry : carried(event, logprobs))
+        entries.push_back(*entry);
       break;
     }
-    case StreamEvent::Kind::kCallBegin: calls_.push_back({event.text, ""}); break;
-    case StreamEvent::Kind::kCallArguments: calls_[static_cast<std::size_t>(event.call)].arguments += event.text; break;
-    case StreamEvent::Kind::kEnd: reason_ = event.reason; break;
+    case StreamEvent::Kind::kCallBegin:
+      calls_.push_back({event.text, ""});
+      break;
+    case StreamEvent::Kind::kCallArguments:
+      calls_[static_cast<std::size_t>(event.call)].arguments += event.text;
+      break;
+    case StreamEvent::Kind::kEnd:
+      reason_ = event.reason;
+      break;
   }
 }
 
@@ -172,7 +194,8 @@ void ChatChoice::append(std::string& out, int choice) const {
     out += ",\"reasoning_content\":";
     append_json_string(out, reasoning_);
   }
-  if (!calls_.empty()) out += ",\"tool_calls\":[";
+  if (!calls_.empty())
+    out += ",\"tool_calls\":[";
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     const int index = static_cast<int>(i);
     out += index == 0 ? "{\"index\":" : ",{\"index\":";
@@ -185,7 +208,8 @@ void ChatChoice::append(std::string& out, int choice) const {
     append_json_string(out, calls_[i].arguments);
     out += "}}";
   }
-  if (!calls_.empty()) out += ']';
+  if (!calls_.empty())
+    out += ']';
   out += "},\"logprobs\":";
   if (shape_.logprob_tokenizer == nullptr) {
     out += "null";
@@ -203,11 +227,14 @@ void ChatChoice::append(std::string& out, int choice) const {
   out += '}';
 }
 
-void append_chat_completion(std::string& out, std::span<const ChatChoice> choices, const Usage& usage) {
+void append_chat_completion(std::string& out,
+                            std::span<const ChatChoice> choices,
+                            const Usage& usage) {
   append_head(out, choices.front().info(), "chat.completion");
   out += ",\"choices\":[";
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) out += ',';
+    if (i > 0)
+      out += ',';
     choices[i].append(out, static_cast<int>(i));
   }
   out += "],\"usage\":";

@@ -1,4 +1,5 @@
-// Stream events of a chat answer as Chat Completions JSON: chunks while it grows, or one body at the end.
+// Stream events of a chat answer as Chat Completions JSON: chunks while it grows, or one body at
+// the end.
 #pragma once
 
 #include <span>
@@ -16,7 +17,8 @@ struct ChatShape {
   bool thinking = false;
   // 24 letters and digits, drawn once per choice: the end of its call ids (call_NN_...).
   std::string call_suffix;
-  // Null: no log probabilities were asked for. Else the events must have been tracked (DecoderSetup::track_tokens).
+  // Null: no log probabilities were asked for. Else the events must have been tracked
+  // (DecoderSetup::track_tokens).
   const Tokenizer* logprob_tokenizer = nullptr;
 };
 
@@ -28,13 +30,17 @@ class ChatChunks {
   // The role; before the first event.
   void begin(std::string& out) const;
   // Any event but the end. `logprobs`: of all tokens of the answer so far.
-  void event(const StreamEvent& event, std::span<const TokenLogprob> logprobs, std::string& out) const;
+  void event(const StreamEvent& event,
+             std::span<const TokenLogprob> logprobs,
+             std::string& out) const;
   // The finish reason. `usage` rides on the last chunk of the last choice; null on the others.
   void end(EndReason reason, const Usage* usage, std::string& out) const;
 
  private:
   void open_delta(std::string& out) const;
-  void close_delta(const StreamEvent* event, std::span<const TokenLogprob> logprobs, std::string& out) const;
+  void close_delta(const StreamEvent* event,
+                   std::span<const TokenLogprob> logprobs,
+                   std::string& out) const;
   void close_chunk(std::string_view finish_reason, const Usage* usage, std::string& out) const;
 
   ChatShape shape_;
@@ -48,6 +54,7 @@ class ChatChoice {
 
   void add(const StreamEvent& event, std::span<const TokenLogprob> logprobs);
   void append(std::string& out, int choice) const;
+
   const AnswerInfo& info() const { return shape_.info; }
 
  private:
@@ -66,6 +73,8 @@ class ChatChoice {
 };
 
 // The whole body. At least one choice.
-void append_chat_completion(std::string& out, std::span<const ChatChoice> choices, const Usage& usage);
+void append_chat_completion(std::string& out,
+                            std::span<const ChatChoice> choices,
+                            const Usage& usage);
 
 }  // namespace shoal

@@ -14,32 +14,41 @@ namespace {
 constexpr int kDefaultMaxTokens = 16;
 
 bool is_id_list(const JsonValue& value) {
-  return value.is_array() && std::all_of(value.items.begin(), value.items.end(), [](const JsonValue& item) { return item.is_number(); });
+  return value.is_array() && std::all_of(value.items.begin(),
+                                         value.items.end(),
+                                         [](const JsonValue& item) { return item.is_number(); });
 }
 
 Result<void> read_prompt_ids(const JsonValue& list, CompletionRequest& request) {
   request.prompt_is_ids = true;
   for (const JsonValue& item : list.items) {
     const auto id = as_integer(item);
-    if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max()) return wrong_type("prompt", "token ids", item);
+    if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max())
+      return wrong_type("prompt", "token ids", item);
     request.prompt_ids.push_back(static_cast<TokenId>(*id));
   }
-  if (request.prompt_ids.empty()) return bad_field("prompt", "the list of token ids is empty");
+  if (request.prompt_ids.empty())
+    return bad_field("prompt", "the list of token ids is empty");
   return {};
 }
 
 Result<void> read_prompt(const JsonValue& body, CompletionRequest& request) {
   const JsonValue* prompt = given(body, "prompt");
-  if (prompt == nullptr) return bad_field("prompt", "missing field `prompt`");
+  if (prompt == nullptr)
+    return bad_field("prompt", "missing field `prompt`");
   // A list with one prompt is that prompt.
-  const bool is_batch = prompt->is_array() && !prompt->items.empty() && !prompt->items.front().is_number();
-  if (is_batch && prompt->items.size() > 1) return bad_field("prompt", "one prompt a request: send several requests instead");
-  if (is_batch) prompt = &prompt->items.front();
+  const bool is_batch =
+      prompt->is_array() && !prompt->items.empty() && !prompt->items.front().is_number();
+  if (is_batch && prompt->items.size() > 1)
+    return bad_field("prompt", "one prompt a request: send several requests instead");
+  if (is_batch)
+    prompt = &prompt->items.front();
   if (prompt->is_string()) {
     request.prompt = prompt->text;
     return {};
   }
-  if (is_id_list(*prompt)) return read_prompt_ids(*prompt, request);
+  if (is_id_list(*prompt))
+    return read_prompt_ids(*prompt, request);
   return wrong_type("prompt", "a string or a list of token ids", *prompt);
 }
 
@@ -60,7 +69,8 @@ Result<void> read_limits(const JsonValue& body, CompletionRequest& request) {
   }
   request.choices = static_cast<int>(choices.value_or(1));
   TRY(const auto best_of, integer_field(body, "best_of"));
-  if (best_of && *best_of != request.choices) return bad_field("best_of", "only the value of `n` is supported");
+  if (best_of && *best_of != request.choices)
+    return bad_field("best_of", "only the value of `n` is supported");
   return {};
 }
 
@@ -68,30 +78,38 @@ Result<void> read_output(const JsonValue& body, CompletionRequest& request) {
   TRY(const auto echo, bool_field(body, "echo"));
   request.echo = echo.value_or(false);
   if (request.echo && request.sampling.logprobs >= 0) {
-    return bad_field("echo", "log probabilities of the prompt are not supported; leave out `echo` or `logprobs`");
+    return bad_field(
+        "echo",
+        "log probabilities of the prompt are not supported; leave out `echo` or `logprobs`");
   }
   TRY(const std::string* suffix, string_field(body, "suffix"));
-  if (suffix != nullptr && !suffix->empty()) return bad_field("suffix", "filling in the middle is not supported");
+  if (suffix != nullptr && !suffix->empty())
+    return bad_field("suffix", "filling in the middle is not supported");
   TRY(const auto stream, bool_field(body, "stream"));
   request.stream = stream.value_or(false);
   const JsonValue* stream_options = given(body, "stream_options");
-  if (stream_options == nullptr) return {};
-  if (!stream_options->is_object()) return wrong_type("stream_options", "an object", *stream_options);
-  if (!request.stream) return fail(Code::kInvalid, "stream_options should be set along with stream = true");
+  if (stream_options == nullptr)
+    return {};
+  if (!stream_options->is_object())
+    return wrong_type("stream_options", "an object", *stream_options);
+  if (!request.stream)
+    return fail(Code::kInvalid, "stream_options should be set along with stream = true");
   TRY(const auto include_usage, bool_field(*stream_options, "include_usage"));
   request.include_usage = include_usage.value_or(false);
   return {};
 }
 
 std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += '[';
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += ',';
+    if (i > 0)
+      out += ',';
     append_json_int(out, ids[i]);
   }
   out += ']';
@@ -125,10 +143,12 @@ std::string finish_members(EndReason reason, const StopCause& cause) {
 }  // namespace
 
 Result<CompletionRequest> read_completion_request(const JsonValue& body) {
-  if (!body.is_object()) return wrong_type("body", "an object", body);
+  if (!body.is_object())
+    return wrong_type("body", "an object", body);
   CompletionRequest request;
   TRY(const std::string* model, string_field(body, "model"));
-  if (model == nullptr) return bad_field("model", "missing field `model`");
+  if (model == nullptr)
+    return bad_field("model", "missing field `model`");
   request.model = *model;
   TRY_VOID(read_prompt(body, request));
   TRY(request.sampling, read_sampling(body));
@@ -148,7 +168,8 @@ void CompletionChoice::append_logprobs(const Piece& piece, std::string& out) con
   std::size_t offset = piece.text_offset;
   std::string_view separator;
   for (const TokenLogprob& entry : piece.logprobs) {
-    for (std::string* list : {&tokens, &values, &tops, &offsets}) *list += separator;
+    for (std::string* list : {&tokens, &values, &tops, &offsets})
+      *list += separator;
     separator = ",";
     append_json_string(tokens, token_label(*shape_.tokenizer, entry.token));
     append_logprob(values, entry.logprob);
@@ -165,11 +186,13 @@ void CompletionChoice::append_logprobs(const Piece& piece, std::string& out) con
     }
     tops += '}';
   }
-  out += "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + values + "],\"top_logprobs\":[" + tops + "],\"text_offset\":[" +
-         offsets + "]}";
+  out += "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + values + "],\"top_logprobs\":[" +
+         tops + "],\"text_offset\":[" + offsets + "]}";
 }
 
-void CompletionChoice::append_choice(const Piece& piece, const std::string* finish, std::string& out) const {
+void CompletionChoice::append_choice(const Piece& piece,
+                                     const std::string* finish,
+                                     std::string& out) const {
   out += "{\"index\":";
   append_json_int(out, choice_);
   out += ",\"text\":";
@@ -189,7 +212,9 @@ void CompletionChoice::append_choice(const Piece& piece, const std::string* fini
   out += '}';
 }
 
-void CompletionChoice::append_event(const Piece& piece, const std::string* finish, std::string& out) const {
+void CompletionChoice::append_event(const Piece& piece,
+                                    const std::string* finish,
+                                    std::string& out) const {
   begin_event(out);
   append_head(out, shape_.info);
   append_choice(piece, finish, out);
@@ -197,26 +222,35 @@ void CompletionChoice::append_event(const Piece& piece, const std::string* finis
   end_event(out);
 }
 
-void CompletionChoice::append_chunk(std::string_view text, std::span<const TokenId> tokens,
-                                    std::span<const TokenLogprob> logprobs, std::string& out) {
+void CompletionChoice::append_chunk(std::string_view text,
+                                    std::span<const TokenId> tokens,
+                                    std::span<const TokenLogprob> logprobs,
+                                    std::string& out) {
   append_event({text, tokens, logprobs, text_chars_, !began_}, nullptr, out);
   began_ = true;
   text_chars_ += characters(text);
 }
 
-void CompletionChoice::append_last_chunk(std::string_view text, EndReason reason, const StopCause& cause, std::string& out) {
+void CompletionChoice::append_last_chunk(std::string_view text,
+                                         EndReason reason,
+                                         const StopCause& cause,
+                                         std::string& out) {
   const std::string finish = finish_members(reason, cause);
   append_event({text, {}, {}, text_chars_, !began_}, &finish, out);
   began_ = true;
 }
 
-void CompletionChoice::collect(std::string_view text, std::span<const TokenId> tokens, std::span<const TokenLogprob> logprobs) {
+void CompletionChoice::collect(std::string_view text,
+                               std::span<const TokenId> tokens,
+                               std::span<const TokenLogprob> logprobs) {
   text_ += text;
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
 }
 
-void CompletionChoice::collect_end(std::string_view text, EndReason reason, const StopCause& cause) {
+void CompletionChoice::collect_end(std::string_view text,
+                                   EndReason reason,
+                                   const StopCause& cause) {
   text_ += text;
   finish_ = finish_members(reason, cause);
 }
@@ -234,10 +268,14 @@ void append_completion_usage_chunk(std::string& out, const AnswerInfo& info, con
   end_event(out);
 }
 
-void append_completion(std::string& out, const CompletionShape& shape, std::span<const CompletionChoice> choices, const Usage& usage) {
+void append_completion(std::string& out,
+                       const CompletionShape& shape,
+                       std::span<const CompletionChoice> choices,
+                       const Usage& usage) {
   append_head(out, shape.info);
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) out += ',';
+    if (i > 0)
+      out += ',';
     choices[i].append_collected(out);
   }
   out += "],\"usage\":";

@@ -18,20 +18,21 @@ namespace shoal {
 
 struct CompletionRequest {
   std::string model;
-  std::string prompt;                // when prompt_ids is empty
+  std::string prompt;  // when prompt_ids is empty
   std::vector<TokenId> prompt_ids;
   bool prompt_is_ids = false;
 
-  Sampling sampling;                 // max_tokens 16 when not given, as OpenAI
+  Sampling sampling;  // max_tokens 16 when not given, as OpenAI
   std::vector<std::string> stop;
   int choices = 1;
-  bool echo = false;                 // the answer begins with the prompt
+  bool echo = false;  // the answer begins with the prompt
   bool stream = false;
   bool include_usage = false;
   ServingFields serving;
 };
 
-// One prompt a request: a string, a list of token ids, or a list with one of either. Errors are kInvalid and name the field.
+// One prompt a request: a string, a list of token ids, or a list with one of either. Errors are
+// kInvalid and name the field.
 Result<CompletionRequest> read_completion_request(const JsonValue& body);
 
 struct CompletionShape {
@@ -39,7 +40,7 @@ struct CompletionShape {
   const Tokenizer* tokenizer = nullptr;  // for log probabilities
   bool logprobs = false;
   bool return_token_ids = false;
-  std::vector<TokenId> prompt_ids;       // shown once with return_token_ids
+  std::vector<TokenId> prompt_ids;  // shown once with return_token_ids
 };
 
 // One choice, streamed or collected: the same pieces either way.
@@ -47,15 +48,22 @@ class CompletionChoice {
  public:
   CompletionChoice(const CompletionShape& shape, int choice) : shape_(shape), choice_(choice) {}
 
-  // A chunk with what one step brought: text that was let go (may be empty), and the step's tokens. With echo, call it first
-  // with the prompt's text and no tokens.
-  void append_chunk(std::string_view text, std::span<const TokenId> tokens, std::span<const TokenLogprob> logprobs,
+  // A chunk with what one step brought: text that was let go (may be empty), and the step's tokens.
+  // With echo, call it first with the prompt's text and no tokens.
+  void append_chunk(std::string_view text,
+                    std::span<const TokenId> tokens,
+                    std::span<const TokenLogprob> logprobs,
                     std::string& out);
   // The last chunk: the rest of the text and why it ended.
-  void append_last_chunk(std::string_view text, EndReason reason, const StopCause& cause, std::string& out);
+  void append_last_chunk(std::string_view text,
+                         EndReason reason,
+                         const StopCause& cause,
+                         std::string& out);
 
   // The same into memory, for the answer in one body.
-  void collect(std::string_view text, std::span<const TokenId> tokens, std::span<const TokenLogprob> logprobs);
+  void collect(std::string_view text,
+               std::span<const TokenId> tokens,
+               std::span<const TokenLogprob> logprobs);
   void collect_end(std::string_view text, EndReason reason, const StopCause& cause);
   void append_collected(std::string& out) const;
 
@@ -85,6 +93,9 @@ class CompletionChoice {
 // With stream_options.include_usage: one more chunk without choices.
 void append_completion_usage_chunk(std::string& out, const AnswerInfo& info, const Usage& usage);
 // The whole body.
-void append_completion(std::string& out, const CompletionShape& shape, std::span<const CompletionChoice> choices, const Usage& usage);
+void append_completion(std::string& out,
+                       const CompletionShape& shape,
+                       std::span<const CompletionChoice> choices,
+                       const Usage& usage);
 
 }  // namespace shoal

@@ -9,7 +9,10 @@ namespace {
 
 constexpr float kLogprobFloor = -9999.0F;
 
-void append_token_fields(std::string& out, const Tokenizer& tokenizer, TokenId token, float logprob) {
+void append_token_fields(std::string& out,
+                         const Tokenizer& tokenizer,
+                         TokenId token,
+                         float logprob) {
   out += "\"token\":";
   append_json_string(out, token_label(tokenizer, token));
   out += ",\"logprob\":";
@@ -32,17 +35,25 @@ struct ErrorKind {
 ErrorKind kind_of(Code code) {
   switch (code) {
     case Code::kInvalid:
-    case Code::kTooLarge: return {"invalid_request_error", "invalid_request_error"};
-    case Code::kNotFound: return {"invalid_request_error", "not_found"};
-    case Code::kUnauthorized: return {"authentication_error", "invalid_api_key"};
-    case Code::kNoCapacity: return {"rate_limit_error", "no_capacity"};
-    case Code::kDeadline: return {"timeout_error", "deadline"};
-    case Code::kCancelled: return {"cancelled_error", "cancelled"};
+    case Code::kTooLarge:
+      return {"invalid_request_error", "invalid_request_error"};
+    case Code::kNotFound:
+      return {"invalid_request_error", "not_found"};
+    case Code::kUnauthorized:
+      return {"authentication_error", "invalid_api_key"};
+    case Code::kNoCapacity:
+      return {"rate_limit_error", "no_capacity"};
+    case Code::kDeadline:
+      return {"timeout_error", "deadline"};
+    case Code::kCancelled:
+      return {"cancelled_error", "cancelled"};
     case Code::kUnavailable:
-    case Code::kPeerLost: return {"server_error", "unavailable"};
+    case Code::kPeerLost:
+      return {"server_error", "unavailable"};
     case Code::kCorrupt:
     case Code::kMisconfigured:
-    case Code::kInternal: return {"internal_error", "internal_error"};
+    case Code::kInternal:
+      return {"internal_error", "internal_error"};
   }
   return {"internal_error", "internal_error"};
 }
@@ -51,11 +62,16 @@ ErrorKind kind_of(Code code) {
 
 std::string_view finish_reason_name(EndReason reason) {
   switch (reason) {
-    case EndReason::kStop: return "stop";
-    case EndReason::kLength: return "length";
-    case EndReason::kToolCalls: return "tool_calls";
-    case EndReason::kContentFilter: return "content_filter";
-    case EndReason::kAborted: return "aborted";
+    case EndReason::kStop:
+      return "stop";
+    case EndReason::kLength:
+      return "length";
+    case EndReason::kToolCalls:
+      return "tool_calls";
+    case EndReason::kContentFilter:
+      return "content_filter";
+    case EndReason::kAborted:
+      return "aborted";
   }
   return "stop";
 }
@@ -69,7 +85,8 @@ void append_usage(std::string& out, const Usage& usage) {
   count(",\"completion_tokens\":", usage.completion_tokens);
   count(",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens);
   count(",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens);
-  if (usage.has_reasoning) count("},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens);
+  if (usage.has_reasoning)
+    count("},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens);
   count("},\"prompt_cache_hit_tokens\":", usage.cached_tokens);
   count(",\"prompt_cache_miss_tokens\":", usage.prompt_tokens - usage.cached_tokens);
   out += '}';
@@ -78,7 +95,8 @@ void append_usage(std::string& out, const Usage& usage) {
 std::string token_label(const Tokenizer& tokenizer, TokenId id) {
   static constexpr char kHex[] = "0123456789abcdef";
   const std::string_view bytes = tokenizer.bytes(id);
-  if (replace_malformed_utf8(bytes) == bytes) return std::string(bytes);
+  if (replace_malformed_utf8(bytes) == bytes)
+    return std::string(bytes);
   std::string label;
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
@@ -102,7 +120,9 @@ void append_logprob(std::string& out, float logprob) {
   }
 }
 
-void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::span<const TokenLogprob* const> entries) {
+void append_chat_logprobs(std::string& out,
+                          const Tokenizer& tokenizer,
+                          std::span<const TokenLogprob* const> entries) {
   out += '[';
   std::string_view separator;
   for (const TokenLogprob* entry : entries) {

@@ -1,4 +1,5 @@
-// What all OpenAI-shaped answers share: who answers, usage, finish reasons, log probabilities, errors, event framing.
+// What all OpenAI-shaped answers share: who answers, usage, finish reasons, log probabilities,
+// errors, event framing.
 #pragma once
 
 #include <cstdint>
@@ -53,14 +54,24 @@ std::string token_label(const Tokenizer& tokenizer, TokenId id);
 // -infinity and less than the floor become -9999.0, as the official API prints it.
 void append_logprob(std::string& out, float logprob);
 // The list inside a chat choice's "logprobs".
-void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::span<const TokenLogprob* const> entries);
+void append_chat_logprobs(std::string& out,
+                          const Tokenizer& tokenizer,
+                          std::span<const TokenLogprob* const> entries);
 
 // {"error": {...}}: the type follows from who acts.
 std::string error_body(const Error& error);
 
 // Server-sent events: begin_event appends "data: ", end_event the blank line.
-inline void begin_event(std::string& out) { out += "data: "; }
-inline void end_event(std::string& out) { out += "\n\n"; }
-inline void append_done_event(std::string& out) { out += "data: [DONE]\n\n"; }
+inline void begin_event(std::string& out) {
+  out += "data: ";
+}
+
+inline void end_event(std::string& out) {
+  out += "\n\n";
+}
+
+inline void append_done_event(std::string& out) {
+  out += "data: [DONE]\n\n";
+}
 
 }  // namespace shoal

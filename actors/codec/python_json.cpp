@@ -32,7 +32,8 @@ void append_float(std::string& out, std::string_view digits, int exponent) {
     }
     out += exponent < 0 ? "e-" : "e+";
     const int magnitude = exponent < 0 ? -exponent : exponent;
-    if (magnitude < 10) out += '0';
+    if (magnitude < 10)
+      out += '0';
     append_json_int(out, magnitude);
   } else if (exponent < 0) {
     out += "0.";
@@ -58,7 +59,8 @@ void append_number(std::string& out, std::string_view number) {
   double value = 0;
   std::from_chars(number.data(), number.data() + number.size(), value);
   char buffer[40];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
+  const auto result =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string_view text(buffer, static_cast<std::size_t>(result.ptr - buffer));
   if (text.starts_with('-')) {
     out += '-';
@@ -69,7 +71,8 @@ void append_number(std::string& out, std::string_view number) {
   int exponent = 0;
   std::from_chars(exponent_text.data(), exponent_text.data() + exponent_text.size(), exponent);
   std::string digits(text.substr(0, mark));
-  if (digits.size() > 1) digits.erase(1, 1);
+  if (digits.size() > 1)
+    digits.erase(1, 1);
   append_float(out, digits, exponent);
 }
 
@@ -77,10 +80,18 @@ void append_number(std::string& out, std::string_view number) {
 
 void append_python_json(std::string& out, const JsonValue& value) {
   switch (value.kind) {
-    case JsonValue::Kind::kNull: out += "null"; return;
-    case JsonValue::Kind::kBool: out += value.boolean ? "true" : "false"; return;
-    case JsonValue::Kind::kNumber: append_number(out, value.text); return;
-    case JsonValue::Kind::kString: append_json_string(out, value.text); return;
+    case JsonValue::Kind::kNull:
+      out += "null";
+      return;
+    case JsonValue::Kind::kBool:
+      out += value.boolean ? "true" : "false";
+      return;
+    case JsonValue::Kind::kNumber:
+      append_number(out, value.text);
+      return;
+    case JsonValue::Kind::kString:
+      append_json_string(out, value.text);
+      return;
     case JsonValue::Kind::kArray: {
       out += '[';
       std::string_view separator;

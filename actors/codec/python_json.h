@@ -7,7 +7,8 @@
 
 namespace shoal {
 
-// Separators ", " and ": ", members in order. Numbers follow the official program, which reads with 64 bits: integers outside
+// Separators ", " and ": ", members in order. Numbers follow the official program, which reads with
+// 64 bits: integers outside
 // [-2^63, 2^64) and -0 are printed as floats.
 void append_python_json(std::string& out, const JsonValue& value);
 std::string python_json(const JsonValue& value);

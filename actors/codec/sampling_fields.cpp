@@ -30,13 +30,16 @@ constexpr FloatField kFloatFields[] = {
 
 tl::unexpected<Error> out_of_range(std::string_view name, std::string_view range) {
   const std::string field(name);
-  return fail(Code::kInvalid, "Invalid " + field + " value, the valid range of " + field + " is " + std::string(range));
+  return fail(
+      Code::kInvalid,
+      "Invalid " + field + " value, the valid range of " + field + " is " + std::string(range));
 }
 
 Result<void> read_floats(const JsonValue& body, Sampling& sampling) {
   for (const FloatField& field : kFloatFields) {
     TRY(const auto value, number_field(body, field.name));
-    if (!value) continue;
+    if (!value)
+      continue;
     if (*value < field.low || *value > field.high || (field.low_excluded && *value == field.low)) {
       return out_of_range(field.name, field.range);
     }
@@ -45,9 +48,13 @@ Result<void> read_floats(const JsonValue& body, Sampling& sampling) {
   return {};
 }
 
-Result<void> read_count(const JsonValue& body, std::string_view name, std::int64_t low, int& target) {
+Result<void> read_count(const JsonValue& body,
+                        std::string_view name,
+                        std::int64_t low,
+                        int& target) {
   TRY(const auto value, integer_field(body, name));
-  if (!value) return {};
+  if (!value)
+    return {};
   if (*value < low || *value > std::numeric_limits<int>::max()) {
     return out_of_range(name, std::to_string(low) + " to 2147483647");
   }
@@ -57,14 +64,17 @@ Result<void> read_count(const JsonValue& body, std::string_view name, std::int64
 
 Result<TokenId> read_token_id(const JsonValue& value, std::string_view name) {
   const auto id = as_integer(value);
-  if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max()) return wrong_type(name, "a token id", value);
+  if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max())
+    return wrong_type(name, "a token id", value);
   return static_cast<TokenId>(*id);
 }
 
 Result<void> read_stop_ids(const JsonValue& body, Sampling& sampling) {
   const JsonValue* ids = given(body, "stop_token_ids");
-  if (ids == nullptr) return {};
-  if (!ids->is_array()) return wrong_type("stop_token_ids", "a list of token ids", *ids);
+  if (ids == nullptr)
+    return {};
+  if (!ids->is_array())
+    return wrong_type("stop_token_ids", "a list of token ids", *ids);
   for (const JsonValue& item : ids->items) {
     TRY(const TokenId id, read_token_id(item, "stop_token_ids"));
     sampling.stop_token_ids.push_back(id);
@@ -74,16 +84,20 @@ Result<void> read_stop_ids(const JsonValue& body, Sampling& sampling) {
 
 Result<void> read_logit_bias(const JsonValue& body, Sampling& sampling) {
   const JsonValue* biases = given(body, "logit_bias");
-  if (biases == nullptr) return {};
-  if (!biases->is_object()) return wrong_type("logit_bias", "an object from token id to bias", *biases);
+  if (biases == nullptr)
+    return {};
+  if (!biases->is_object())
+    return wrong_type("logit_bias", "an object from token id to bias", *biases);
   for (const JsonMember& member : biases->members) {
     JsonValue key;
     key.kind = JsonValue::Kind::kNumber;
     key.text = member.name;
     TRY(const TokenId id, read_token_id(key, "logit_bias"));
-    if (!member.value.is_number()) return wrong_type("logit_bias", "a number", member.value);
+    if (!member.value.is_number())
+      return wrong_type("logit_bias", "a number", member.value);
     const double bias = as_double(member.value);
-    if (bias < -100 || bias > 100) return out_of_range("logit_bias", "[-100, 100]");
+    if (bias < -100 || bias > 100)
+      return out_of_range("logit_bias", "[-100, 100]");
     sampling.logit_bias.emplace_back(id, static_cast<float>(bias));
   }
   return {};
@@ -91,10 +105,14 @@ Result<void> read_logit_bias(const JsonValue& body, Sampling& sampling) {
 
 Result<std::string> read_stop_string(const JsonValue& item, std::size_t index) {
   const std::string name = "stop[" + std::to_string(index) + "]";
-  if (!item.is_string()) return wrong_type(name, "a string", item);
-  if (!item.text.empty()) return item.text;
-  return fail(Code::kInvalid, "Invalid '" + name +
-                                  "': empty string. Expected a string with minimum length 1, but got an empty string instead.");
+  if (!item.is_string())
+    return wrong_type(name, "a string", item);
+  if (!item.text.empty())
+    return item.text;
+  return fail(Code::kInvalid,
+              "Invalid '" + name +
+                  "': empty string. Expected a string with minimum length 1, but got an empty "
+                  "string instead.");
 }
 
 }  // namespace
@@ -103,7 +121,8 @@ Result<Sampling> read_sampling(const JsonValue& body) {
   Sampling sampling;
   TRY_VOID(read_floats(body, sampling));
   TRY_VOID(read_count(body, "top_k", -1, sampling.top_k));
-  if (sampling.top_k < 0) sampling.top_k = 0;  // -1 is a common spelling of "off"
+  if (sampling.top_k < 0)
+    sampling.top_k = 0;  // -1 is a common spelling of "off"
   TRY_VOID(read_count(body, "min_tokens", 0, sampling.min_tokens));
   TRY(const auto seed, unsigned_field(body, "seed"));
   sampling.has_seed = seed.has_value();
@@ -118,14 +137,18 @@ Result<Sampling> read_sampling(const JsonValue& body) {
 Result<std::vector<std::string>> read_stop_strings(const JsonValue& body) {
   std::vector<std::string> out;
   const JsonValue* stop = given(body, "stop");
-  if (stop == nullptr) return out;
+  if (stop == nullptr)
+    return out;
   if (stop->is_string()) {
-    if (!stop->text.empty()) out.push_back(stop->text);
+    if (!stop->text.empty())
+      out.push_back(stop->text);
     return out;
   }
-  if (!stop->is_array()) return wrong_type("stop", "a string or a list of strings", *stop);
+  if (!stop->is_array())
+    return wrong_type("stop", "a string or a list of strings", *stop);
   if (stop->items.size() > kStopStringsMax) {
-    return fail(Code::kInvalid, "Stop string array too long: " + std::to_string(stop->items.size()));
+    return fail(Code::kInvalid,
+                "Stop string array too long: " + std::to_string(stop->items.size()));
   }
   for (std::size_t i = 0; i < stop->items.size(); ++i) {
     TRY(std::string text, read_stop_string(stop->items[i], i));
@@ -138,16 +161,19 @@ Result<ServingFields> read_serving_fields(const JsonValue& body) {
   ServingFields fields;
   TRY(const std::string* replay, string_field(body, "replay"));
   if (replay) {
-    if (*replay != "exact" && *replay != "bounded") return bad_field("replay", "expected \"exact\" or \"bounded\"");
+    if (*replay != "exact" && *replay != "bounded")
+      return bad_field("replay", "expected \"exact\" or \"bounded\"");
     fields.replay = *replay == "exact" ? ReplayMode::kExact : ReplayMode::kBounded;
   }
   TRY(const std::string* cache_class, string_field(body, "cache_class"));
   if (cache_class) {
-    if (*cache_class != "agent" && *cache_class != "chat") return bad_field("cache_class", "expected \"agent\" or \"chat\"");
+    if (*cache_class != "agent" && *cache_class != "chat")
+      return bad_field("cache_class", "expected \"agent\" or \"chat\"");
     fields.cache_class = *cache_class == "agent" ? CacheClass::kAgent : CacheClass::kChat;
   }
   TRY(const auto timeout, number_field(body, "timeout"));
-  if (timeout && !(*timeout > 0)) return bad_field("timeout", "expected a number of seconds above 0");
+  if (timeout && !(*timeout > 0))
+    return bad_field("timeout", "expected a number of seconds above 0");
   fields.timeout_s = timeout.value_or(0);
   TRY(const auto return_token_ids, bool_field(body, "return_token_ids"));
   fields.return_token_ids = return_token_ids.value_or(false);

@@ -14,17 +14,18 @@ inline constexpr int kStopStringsMax = 16;
 
 // What a request may say beyond sampling. Neither field changes what is sampled for a given basis.
 struct ServingFields {
-  ReplayMode replay = ReplayMode::kDefault;        // body field replay: "exact" | "bounded"
-  CacheClass cache_class = CacheClass::kDefault;   // cache_class: "agent" | "chat"
-  double timeout_s = 0;                            // timeout, in seconds; 0 = the server's default
-  bool return_token_ids = false;                   // return_token_ids
+  ReplayMode replay = ReplayMode::kDefault;       // body field replay: "exact" | "bounded"
+  CacheClass cache_class = CacheClass::kDefault;  // cache_class: "agent" | "chat"
+  double timeout_s = 0;                           // timeout, in seconds; 0 = the server's default
+  bool return_token_ids = false;                  // return_token_ids
 };
 
-// temperature, top_p, top_k, min_p, the penalties, logit_bias, seed, min_tokens, stop_token_ids, ignore_eos: types and bounds.
-// max_tokens and logprobs differ between the APIs and are read there.
+// temperature, top_p, top_k, min_p, the penalties, logit_bias, seed, min_tokens, stop_token_ids,
+// ignore_eos: types and bounds. max_tokens and logprobs differ between the APIs and are read there.
 Result<Sampling> read_sampling(const JsonValue& body);
 
-// A string or a list of at most kStopStringsMax, none of them empty; a single empty string means none.
+// A string or a list of at most kStopStringsMax, none of them empty; a single empty string means
+// none.
 Result<std::vector<std::string>> read_stop_strings(const JsonValue& body);
 
 Result<ServingFields> read_serving_fields(const JsonValue& body);

@@ -25,10 +25,11 @@ struct StreamEvent {
   Kind kind = Kind::kContent;
   std::string text;
   int call = -1;
-  std::vector<std::uint32_t> tokens;  // kReasoning, kContent: which tokens of the answer (from 0) carried it; only when tracked
+  std::vector<std::uint32_t> tokens;  // kReasoning, kContent: which tokens of the answer (from 0)
+                                      // carried it; only when tracked
 
   EndReason reason = EndReason::kStop;
-  int stop_string = -1;               // which stop string ended it; -1: none did
+  int stop_string = -1;                 // which stop string ended it; -1: none did
   std::uint32_t completion_tokens = 0;  // up to and with the one that ended the answer
   std::uint32_t reasoning_tokens = 0;   // those of them that carried reasoning
 };
@@ -39,14 +40,19 @@ class EventList {
   explicit EventList(std::vector<StreamEvent>& events) : events_(events) {}
 
   void text(StreamEvent::Kind kind, std::string_view text, int call = -1) {
-    if (text.empty()) return;
+    if (text.empty())
+      return;
     open(kind, call).text += text;
-    if (call < 0 && first_shown_ < 0) first_shown_ = std::ssize(events_) - 1;
+    if (call < 0 && first_shown_ < 0)
+      first_shown_ = std::ssize(events_) - 1;
   }
-  // The first event of this list's life that shows text of the answer; null if none does. Valid until more events come.
+
+  // The first event of this list's life that shows text of the answer; null if none does. Valid
+  // until more events come.
   StreamEvent* first_shown() {
     return first_shown_ < 0 ? nullptr : &events_[static_cast<std::size_t>(first_shown_)];
   }
+
   void call_begin(int call, std::string_view name) {
     StreamEvent event;
     event.kind = StreamEvent::Kind::kCallBegin;

@@ -1,7 +1,6 @@
 // Events become the official wire format; completions become what OpenAI's and vLLM's clients read.
-#include <doctest/doctest.h>
-
 #include <cmath>
+#include <doctest/doctest.h>
 #include <string>
 #include <vector>
 
@@ -19,7 +18,9 @@ namespace {
 using nlohmann::json;
 using namespace shoal;
 
-const Tokenizer& tokenizer() { return *golden_tokenizer(); }
+const Tokenizer& tokenizer() {
+  return *golden_tokenizer();
+}
 
 const ModelProfile& profile() {
   static const ModelProfile model = make_profile(Generation::kV41, tokenizer()).value();
@@ -43,7 +44,8 @@ json events_of(const std::string& sse) {
 
 std::string without_suffix(std::string text) {
   const std::string suffix = std::string("_") + kSuffix;
-  for (std::size_t at = text.find(suffix); at != text.npos; at = text.find(suffix)) text.erase(at, suffix.size());
+  for (std::size_t at = text.find(suffix); at != text.npos; at = text.find(suffix))
+    text.erase(at, suffix.size());
   return text;
 }
 
@@ -51,21 +53,30 @@ std::string without_suffix(std::string text) {
 bool join(json& to, const json& from) {
   json& left = to["choices"][0];
   const json& right = from["choices"][0];
-  if (!left["finish_reason"].is_null() || !right["finish_reason"].is_null() || left["delta"].contains("role")) return false;
+  if (!left["finish_reason"].is_null() || !right["finish_reason"].is_null() ||
+      left["delta"].contains("role"))
+    return false;
   for (const char* key : {"reasoning_content", "content"}) {
-    if (!right["delta"].contains(key) || !right["delta"][key].is_string()) continue;
-    if (!left["delta"].contains(key) || !left["delta"][key].is_string()) return false;
-    left["delta"][key] = left["delta"][key].get<std::string>() + right["delta"][key].get<std::string>();
+    if (!right["delta"].contains(key) || !right["delta"][key].is_string())
+      continue;
+    if (!left["delta"].contains(key) || !left["delta"][key].is_string())
+      return false;
+    left["delta"][key] =
+        left["delta"][key].get<std::string>() + right["delta"][key].get<std::string>();
     if (right["logprobs"].is_object()) {
-      for (const json& entry : right["logprobs"][key]) left["logprobs"][key].push_back(entry);
+      for (const json& entry : right["logprobs"][key])
+        left["logprobs"][key].push_back(entry);
     }
     return true;
   }
-  if (!left["delta"].contains("tool_calls")) return false;
+  if (!left["delta"].contains("tool_calls"))
+    return false;
   json& call = left["delta"]["tool_calls"][0];
   const json& fragment = right["delta"]["tool_calls"][0];
-  if (call["index"] != fragment["index"] || fragment.contains("id")) return false;
-  call["function"]["arguments"] = call["function"]["arguments"].get<std::string>() + fragment["function"]["arguments"].get<std::string>();
+  if (call["index"] != fragment["index"] || fragment.contains("id"))
+    return false;
+  call["function"]["arguments"] = call["function"]["arguments"].get<std::string>() +
+                                  fragment["function"]["arguments"].get<std::string>();
   return true;
 }
 
@@ -73,23 +84,29 @@ bool join(json& to, const json& from) {
 json joined(const json& events) {
   json out = json::array();
   for (const json& event : events) {
-    if (out.empty() || !join(out.back(), event)) out.push_back(event);
+    if (out.empty() || !join(out.back(), event))
+      out.push_back(event);
   }
   return out;
 }
 
-// What differs by choice: reasoning tokens are counted by id, unfinished calls are no tool_calls, JSON mode has no spaces around.
+// What differs by choice: reasoning tokens are counted by id, unfinished calls are no tool_calls,
+// JSON mode has no spaces around.
 void even_out(json& value, bool is_json_mode, bool is_truncated) {
-  if (value.is_object() && value.contains("completion_tokens_details")) value["completion_tokens_details"] = "counted";
-  if (is_truncated && value.is_object() && value.value("finish_reason", json()) == "tool_calls") value["finish_reason"] = "stop";
-  if (is_json_mode && value.is_object() && value.contains("content") && value["content"].is_string()) {
+  if (value.is_object() && value.contains("completion_tokens_details"))
+    value["completion_tokens_details"] = "counted";
+  if (is_truncated && value.is_object() && value.value("finish_reason", json()) == "tool_calls")
+    value["finish_reason"] = "stop";
+  if (is_json_mode && value.is_object() && value.contains("content") &&
+      value["content"].is_string()) {
     std::string text = value["content"];
     text.erase(0, text.find_first_not_of(' '));
     text.erase(text.find_last_not_of(' ') + 1);
     value["content"] = text;
   }
   if (value.is_structured()) {
-    for (json& child : value) even_out(child, is_json_mode, is_truncated);
+    for (json& child : value)
+      even_out(child, is_json_mode, is_truncated);
   }
 }
 
@@ -103,27 +120,34 @@ std::vector<TokenLogprob> logprobs_of(const json& chunk) {
   const json entries = chunk.value("logprobs", json::array());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     TokenLogprob entry{chunk["ids"][i], entries[i][0], {}};
-    for (const json& top : entries[i][1]) entry.top.emplace_back(top[0].get<TokenId>(), top[1].get<float>());
+    for (const json& top : entries[i][1])
+      entry.top.emplace_back(top[0].get<TokenId>(), top[1].get<float>());
     out.push_back(entry);
   }
   return out;
 }
 
 Wire serve(const json& golden, bool engine_is_ready, const std::string& fingerprint) {
-  const auto request = read_chat_request(read_json(golden["chat"]["request"].dump()).value(), profile());
+  const auto request =
+      read_chat_request(read_json(golden["chat"]["request"].dump()).value(), profile());
   REQUIRE(request);
   const RenderedPrompt prompt = render_chat(*request, profile());
   const bool has_logprobs = request->sampling.logprobs >= 0;
-  const ChatShape shape{{"ID", 0, request->model, fingerprint}, request->thinking, kSuffix, has_logprobs ? &tokenizer() : nullptr};
+  const ChatShape shape{{"ID", 0, request->model, fingerprint},
+                        request->thinking,
+                        kSuffix,
+                        has_logprobs ? &tokenizer() : nullptr};
   const ChatChunks chunks(shape, 0);
   ChatChoice choice(shape);
   StreamDecoder decoder(tokenizer(), profile(), prompt.parse);
   std::vector<TokenLogprob> logprobs;
   std::string sse;
-  if (engine_is_ready) chunks.begin(sse);
+  if (engine_is_ready)
+    chunks.begin(sse);
   std::vector<StreamEvent> events;
   for (const json& chunk : golden["chunks"]) {
-    for (TokenLogprob& entry : logprobs_of(chunk)) logprobs.push_back(entry);
+    for (TokenLogprob& entry : logprobs_of(chunk))
+      logprobs.push_back(entry);
     if (chunk.contains("text")) {
       decoder.push_text(chunk["text"].get<std::string>(), chunk["n"], events);
     } else {
@@ -131,9 +155,13 @@ Wire serve(const json& golden, bool engine_is_ready, const std::string& fingerpr
     }
   }
   const std::string reason = golden["finish"];
-  decoder.finish(reason == "length" ? EndReason::kLength : reason == "content_filter" ? EndReason::kContentFilter : EndReason::kStop, events);
+  decoder.finish(reason == "length"           ? EndReason::kLength
+                 : reason == "content_filter" ? EndReason::kContentFilter
+                                              : EndReason::kStop,
+                 events);
   Usage usage;
-  if (engine_is_ready) usage = {10, 4, 0, 0, false};
+  if (engine_is_ready)
+    usage = {10, 4, 0, 0, false};
   usage.completion_tokens = decoder.completion_tokens();
   usage.reasoning_tokens = decoder.reasoning_tokens();
   usage.has_reasoning = request->thinking;
@@ -166,12 +194,14 @@ std::string completion_error(const std::string& body) {
 TEST_CASE("chat answers have the official wire format, streamed and whole") {
   int cases = 0;
   for (const json& golden : golden_codec_cases("wire.jsonl")) {
-    if (!golden.contains("chat")) continue;
+    if (!golden.contains("chat"))
+      continue;
     ++cases;
     CAPTURE(golden["id"].get<std::string>());
     json expected = json::array();
     for (const json& step : golden["chat"]["events"]) {
-      for (const json& event : step) expected.push_back(event);
+      for (const json& event : step)
+        expected.push_back(event);
     }
     const std::string fingerprint = expected[0]["system_fingerprint"].is_null() ? "" : "fp";
     Wire wire = serve(golden, !golden["chat"]["events"][0].empty(), fingerprint);
@@ -182,7 +212,8 @@ TEST_CASE("chat answers have the official wire format, streamed and whole") {
     even_out(ours, is_json_mode, is_truncated);
     even_out(official, is_json_mode, is_truncated);
     CHECK(ours == official);
-    if (!golden["chat"].contains("unary")) continue;
+    if (!golden["chat"].contains("unary"))
+      continue;
     json body = golden["chat"]["unary"];
     even_out(body, is_json_mode, is_truncated);
     even_out(wire.unary, is_json_mode, is_truncated);
@@ -222,7 +253,8 @@ TEST_CASE("errors have the official shape and say who acts") {
   CHECK(invalid["type"] == "invalid_request_error");
   CHECK(invalid["code"] == "invalid_request_error");
   CHECK(invalid["param"].is_null());
-  CHECK(json::parse(error_body({Code::kInternal, std::string("half \xE6\xBC")}))["error"]["type"] == "internal_error");
+  CHECK(json::parse(error_body({Code::kInternal, std::string("half \xE6\xBC")}))["error"]["type"] ==
+        "internal_error");
 }
 
 TEST_CASE("a completion takes its prompt as text, as ids, or as a list with one of either") {
@@ -231,9 +263,15 @@ TEST_CASE("a completion takes its prompt as text, as ids, or as a list with one 
   CHECK(completion(R"({"model":"m","prompt":[1,2]})").prompt_ids == std::vector<TokenId>{1, 2});
   CHECK(completion(R"({"model":"m","prompt":[[1,2]]})").prompt_is_ids);
   CHECK(completion(R"({"model":"m","prompt":""})").prompt.empty());
-  for (const char* bad : {R"({"model":"m"})", R"({"prompt":"x"})", R"({"model":"m","prompt":[]})", R"({"model":"m","prompt":["a","b"]})",
-                          R"({"model":"m","prompt":[1,"a"]})", R"({"model":"m","prompt":[-1]})", R"({"model":"m","prompt":[1.5]})",
-                          R"({"model":"m","prompt":5})", R"({"model":"m","prompt":[[]]})"}) {
+  for (const char* bad : {R"({"model":"m"})",
+                          R"({"prompt":"x"})",
+                          R"({"model":"m","prompt":[]})",
+                          R"({"model":"m","prompt":["a","b"]})",
+                          R"({"model":"m","prompt":[1,"a"]})",
+                          R"({"model":"m","prompt":[-1]})",
+                          R"({"model":"m","prompt":[1.5]})",
+                          R"({"model":"m","prompt":5})",
+                          R"({"model":"m","prompt":[[]]})"}) {
     CAPTURE(bad);
     CHECK(completion_error(bad) != "accepted");
   }
@@ -259,16 +297,35 @@ TEST_CASE("completion fields have OpenAI's defaults, vLLM's names and bounds") {
   CHECK(full.serving.return_token_ids);
   CHECK(full.serving.replay == ReplayMode::kBounded);
   CHECK(full.stop == std::vector<std::string>{"a", "b"});
-  for (const char* bad : {R"("max_tokens":0)", R"("max_tokens":"5")", R"("temperature":-1)", R"("temperature":2.1)", R"("top_p":0)",
-                          R"("logprobs":21)", R"("logprobs":true)", R"("n":0)", R"("n":17)", R"("seed":-1)", R"("stop":[1])",
-                          R"("stop":[""])", R"("stream_options":{})", R"("best_of":2)", R"("suffix":"x")", R"("echo":true,"logprobs":1)",
-                          R"("min_tokens":-1)", R"("stop_token_ids":["a"])", R"("timeout":0)", R"("replay":"no")", R"("top_k":-2)"}) {
+  for (const char* bad : {R"("max_tokens":0)",
+                          R"("max_tokens":"5")",
+                          R"("temperature":-1)",
+                          R"("temperature":2.1)",
+                          R"("top_p":0)",
+                          R"("logprobs":21)",
+                          R"("logprobs":true)",
+                          R"("n":0)",
+                          R"("n":17)",
+                          R"("seed":-1)",
+                          R"("stop":[1])",
+                          R"("stop":[""])",
+                          R"("stream_options":{})",
+                          R"("best_of":2)",
+                          R"("suffix":"x")",
+                          R"("echo":true,"logprobs":1)",
+                          R"("min_tokens":-1)",
+                          R"("stop_token_ids":["a"])",
+                          R"("timeout":0)",
+                          R"("replay":"no")",
+                          R"("top_k":-2)"}) {
     CAPTURE(bad);
     CHECK(completion_error(std::string(R"({"model":"m","prompt":"x",)") + bad + "}") != "accepted");
   }
 }
 
-TEST_CASE("completion chunks carry text, token ids and log probabilities; usage comes in a chunk without choices") {
+TEST_CASE(
+    "completion chunks carry text, token ids and log probabilities; usage comes in a chunk without "
+    "choices") {
   const std::vector<TokenId> ids = tokenizer().encode("Hi you");
   const CompletionShape shape{{"cmpl-1", 3, "m", ""}, &tokenizer(), true, true, {9, 8}};
   CompletionChoice choice(shape, 0);

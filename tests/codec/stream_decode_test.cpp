@@ -1,6 +1,6 @@
-// Model output becomes the official program's events, for every cut; where the official result is wrong, ours is named here.
+// Model output becomes the official program's events, for every cut; where the official result is
+// wrong, ours is named here.
 #include <doctest/doctest.h>
-
 #include <map>
 #include <optional>
 #include <random>
@@ -19,7 +19,9 @@ namespace {
 using nlohmann::json;
 using namespace shoal;
 
-const Tokenizer& tokenizer() { return *golden_tokenizer(); }
+const Tokenizer& tokenizer() {
+  return *golden_tokenizer();
+}
 
 const ModelProfile& profile() {
   static const ModelProfile model = make_profile(Generation::kV41, tokenizer()).value();
@@ -43,37 +45,53 @@ struct Answer {
     for (const StreamEvent& event : events) {
       REQUIRE(!end);
       switch (event.kind) {
-        case StreamEvent::Kind::kReasoning: reasoning += event.text; break;
-        case StreamEvent::Kind::kContent: content += event.text; break;
+        case StreamEvent::Kind::kReasoning:
+          reasoning += event.text;
+          break;
+        case StreamEvent::Kind::kContent:
+          content += event.text;
+          break;
         case StreamEvent::Kind::kCallBegin:
           REQUIRE(event.call == static_cast<int>(calls.size()));
           calls.emplace_back(event.text, "");
           break;
-        case StreamEvent::Kind::kCallArguments: calls.at(static_cast<std::size_t>(event.call)).second += event.text; break;
-        case StreamEvent::Kind::kEnd: end = event; break;
+        case StreamEvent::Kind::kCallArguments:
+          calls.at(static_cast<std::size_t>(event.call)).second += event.text;
+          break;
+        case StreamEvent::Kind::kEnd:
+          end = event;
+          break;
       }
     }
   }
 
   json calls_json() const {
     json out = json::array();
-    for (const auto& [name, arguments] : calls) out.push_back({name, arguments});
+    for (const auto& [name, arguments] : calls)
+      out.push_back({name, arguments});
     return out;
   }
 };
 
 std::string reason_name(EndReason reason) {
   switch (reason) {
-    case EndReason::kStop: return "stop";
-    case EndReason::kLength: return "length";
-    case EndReason::kToolCalls: return "tool_calls";
-    case EndReason::kContentFilter: return "content_filter";
-    case EndReason::kAborted: return "aborted";
+    case EndReason::kStop:
+      return "stop";
+    case EndReason::kLength:
+      return "length";
+    case EndReason::kToolCalls:
+      return "tool_calls";
+    case EndReason::kContentFilter:
+      return "content_filter";
+    case EndReason::kAborted:
+      return "aborted";
   }
   return "?";
 }
 
-EndReason reason_of(const std::string& name) { return name == "length" ? EndReason::kLength : EndReason::kStop; }
+EndReason reason_of(const std::string& name) {
+  return name == "length" ? EndReason::kLength : EndReason::kStop;
+}
 
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \n");
@@ -88,11 +106,16 @@ void push_chunk(StreamDecoder& decoder, const json& chunk, std::vector<StreamEve
   }
 }
 
-// Golden results that ours replaces by choice; the reason is the test of the same behaviour below or the note.
+// Golden results that ours replaces by choice; the reason is the test of the same behaviour below
+// or the note.
 const std::map<std::string, json>& ours_instead() {
   static const std::map<std::string, json> scenarios = {
-      // The official program ends a key at its first space and leaves its quote open: no client can parse that.
-      {"calls: unicode names", {{"calls", json::array({json::array({"put", "{\"város é\": \"漢字\", \"a=b string=\\\"x\\\"\": 1}"})})}}},
+      // The official program ends a key at its first space and leaves its quote open: no client can
+      // parse that.
+      {"calls: unicode names",
+       {{"calls",
+         json::array(
+             {json::array({"put", "{\"város é\": \"漢字\", \"a=b string=\\\"x\\\"\": 1}"})})}}},
       // Forced calls: text that the model wrote instead is shown, not lost.
       {"malformed: forced but text", {{"content", "just text"}}},
   };
@@ -101,9 +124,11 @@ const std::map<std::string, json>& ours_instead() {
 
 json expected_of(const json& golden) {
   json expected = golden["final"];
-  if (golden.contains("right")) expected.update(golden["right"]);
+  if (golden.contains("right"))
+    expected.update(golden["right"]);
   const auto ours = ours_instead().find(golden["scenario"].get<std::string>());
-  if (ours != ours_instead().end()) expected.update(ours->second);
+  if (ours != ours_instead().end())
+    expected.update(ours->second);
   return expected;
 }
 
@@ -139,38 +164,49 @@ Answer run(const json& golden) {
   return answer;
 }
 
-// Removes what ours may hold longer than the official program: what stands before a key until the key's quote is there, a quote
-// that may be part of a key, a scalar whose end shows whether it is JSON, and (spelled out) a tag that may end a value without
-// its closer.
+// Removes what ours may hold longer than the official program: what stands before a key until the
+// key's quote is there, a quote that may be part of a key, a scalar whose end shows whether it is
+// JSON, and (spelled out) a tag that may end a value without its closer.
 std::string without_judged_tail(std::string arguments) {
-  if (arguments == "{") return "";
+  if (arguments == "{")
+    return "";
   for (const std::string tag : {"<｜DSML", "<｜DSM", "<｜DS", "<｜D", "<｜"}) {
-    if (arguments.ends_with(tag)) arguments.resize(arguments.size() - tag.size());
+    if (arguments.ends_with(tag))
+      arguments.resize(arguments.size() - tag.size());
   }
-  if (arguments.ends_with(", ")) arguments.resize(arguments.size() - 2);
+  if (arguments.ends_with(", "))
+    arguments.resize(arguments.size() - 2);
   const std::size_t value = arguments.rfind("\": ");
-  if (value != arguments.npos && arguments.find_first_not_of("-+.0123456789eEaflnrstu", value + 3) == arguments.npos) {
+  if (value != arguments.npos &&
+      arguments.find_first_not_of("-+.0123456789eEaflnrstu", value + 3) == arguments.npos) {
     arguments.resize(value + 3);
   }
-  if (arguments.ends_with("\": ")) arguments.resize(arguments.size() - 3);
-  if (arguments.ends_with('"')) arguments.pop_back();
+  if (arguments.ends_with("\": "))
+    arguments.resize(arguments.size() - 3);
+  if (arguments.ends_with('"'))
+    arguments.pop_back();
   return arguments;
 }
 
 Answer joined_step(const json& step, Answer so_far) {
   for (const json& event : step) {
     const std::string kind = event[0];
-    if (kind == "r") so_far.reasoning += event[1].get<std::string>();
-    if (kind == "c") so_far.content += event[1].get<std::string>();
-    if (kind == "call") so_far.calls.emplace_back(event[2].get<std::string>(), "");
-    if (kind == "args") so_far.calls[event[1].get<std::size_t>()].second += event[2].get<std::string>();
+    if (kind == "r")
+      so_far.reasoning += event[1].get<std::string>();
+    if (kind == "c")
+      so_far.content += event[1].get<std::string>();
+    if (kind == "call")
+      so_far.calls.emplace_back(event[2].get<std::string>(), "");
+    if (kind == "args")
+      so_far.calls[event[1].get<std::size_t>()].second += event[2].get<std::string>();
   }
   return so_far;
 }
 
 void check_not_later(const Answer& ours, Answer official, bool is_spelled) {
   // Spelled out, "</" after newlines is held as a whole: it may begin a tag.
-  while (is_spelled && official.content.ends_with('\n')) official.content.pop_back();
+  while (is_spelled && official.content.ends_with('\n'))
+    official.content.pop_back();
   CHECK(ours.reasoning.size() >= official.reasoning.size());
   CHECK(ours.content.size() >= official.content.size());
   REQUIRE(ours.calls.size() >= official.calls.size());
@@ -198,7 +234,9 @@ TEST_CASE("every golden answer is joined to the official result, for every cut")
 TEST_CASE("text leaves no later than from the official program") {
   for (const json& golden : golden_codec_cases("stream.jsonl")) {
     // JSON mode: official spaces are no text. Results that ours replaces have no official time.
-    if (golden["kind"] == "json" || golden.contains("right") || ours_instead().contains(golden["scenario"].get<std::string>())) continue;
+    if (golden["kind"] == "json" || golden.contains("right") ||
+        ours_instead().contains(golden["scenario"].get<std::string>()))
+      continue;
     CAPTURE(golden["id"].get<std::string>());
     StreamDecoder decoder(tokenizer(), profile(), setup_of(golden["request"]));
     Answer ours;
@@ -209,10 +247,12 @@ TEST_CASE("text leaves no later than from the official program") {
       push_chunk(decoder, golden["chunks"][i], events);
       ours.add(events);
       const json& step = golden["steps"][i + 1];
-      if (step.is_null()) continue;
+      if (step.is_null())
+        continue;
       official = joined_step(step, official);
       check_not_later(ours, official, golden["chunks"][i].contains("text"));
-      if (!step.empty() && step.back()[0] == "end") CHECK(ours.end);
+      if (!step.empty() && step.back()[0] == "end")
+        CHECK(ours.end);
     }
   }
 }
@@ -228,9 +268,13 @@ DecoderSetup plain_setup(StartState start = StartState::kContent) {
 }
 
 // `text` with control tokens by their spelling, as the model would produce it.
-std::vector<TokenId> model_ids(const std::string& text) { return tokenizer().encode_parsed(text); }
+std::vector<TokenId> model_ids(const std::string& text) {
+  return tokenizer().encode_parsed(text);
+}
 
-Answer decode(const std::string& text, const DecoderSetup& setup, EndReason reason = EndReason::kStop) {
+Answer decode(const std::string& text,
+              const DecoderSetup& setup,
+              EndReason reason = EndReason::kStop) {
   StreamDecoder decoder(tokenizer(), profile(), setup);
   std::vector<StreamEvent> events;
   REQUIRE(decoder.push(model_ids(text), events));
@@ -241,7 +285,8 @@ Answer decode(const std::string& text, const DecoderSetup& setup, EndReason reas
 }
 
 std::string call_block(const std::string& parameters) {
-  return "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n" + parameters + "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  return "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n" + parameters +
+         "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
 }
 
 std::string parameter(const std::string& header, const std::string& value) {
@@ -279,7 +324,8 @@ TEST_CASE("random cuts: ids one by one or in runs, text at any character, give o
         if (chunk.contains("ids")) {
           for (const TokenId id : chunk["ids"].get<std::vector<TokenId>>()) {
             REQUIRE(decoder.push(id, events));
-            if (random() % 2 == 0) leave();
+            if (random() % 2 == 0)
+              leave();
           }
           continue;
         }
@@ -289,7 +335,8 @@ TEST_CASE("random cuts: ids one by one or in runs, text at any character, give o
           const std::size_t length = 1 + random() % 7;
           decoder.push_text(text.substr(at, length), 0, events);
           at += length;
-          if (random() % 2 == 0) leave();
+          if (random() % 2 == 0)
+            leave();
         }
       }
       decoder.finish(reason_of(golden["finish"]), events);
@@ -302,23 +349,30 @@ TEST_CASE("random cuts: ids one by one or in runs, text at any character, give o
   }
 }
 
-TEST_CASE("tokens are counted up to the one that ended the answer, whatever the cut; reasoning by the ids that carried it") {
+TEST_CASE(
+    "tokens are counted up to the one that ended the answer, whatever the cut; reasoning by the "
+    "ids that carried it") {
   std::map<std::string, std::uint32_t> one_by_one;
   for (const json& golden : golden_codec_cases("stream.jsonl")) {
-    if (!golden["chunks"][0].contains("ids")) continue;
+    if (!golden["chunks"][0].contains("ids"))
+      continue;
     CAPTURE(golden["id"].get<std::string>());
     const std::string scenario = golden["scenario"];
     const Answer answer = run(golden);
     if (golden["cut"] == "ids one by one") {
       one_by_one[scenario] = golden["final"]["completion_tokens"];
       // A stray role token ends ours one token earlier.
-      if (!golden.contains("right")) CHECK(answer.end->completion_tokens == one_by_one[scenario]);
+      if (!golden.contains("right"))
+        CHECK(answer.end->completion_tokens == one_by_one[scenario]);
     } else if (!golden.contains("right") && one_by_one.contains(scenario)) {
       CHECK(answer.end->completion_tokens == one_by_one[scenario]);
     }
-    if (golden["final"]["reasoning_tokens"].is_null()) continue;
-    // The official program encodes the text again, so trimmed newlines and joined pieces make up to 4 tokens of difference.
-    const int difference = static_cast<int>(answer.end->reasoning_tokens) - golden["final"]["reasoning_tokens"].get<int>();
+    if (golden["final"]["reasoning_tokens"].is_null())
+      continue;
+    // The official program encodes the text again, so trimmed newlines and joined pieces make up to
+    // 4 tokens of difference.
+    const int difference = static_cast<int>(answer.end->reasoning_tokens) -
+                           golden["final"]["reasoning_tokens"].get<int>();
     CHECK(std::abs(difference) <= 4);
   }
   const Answer counted = decode("\n\nI think.\n</think>ok", plain_setup(StartState::kReasoning));
@@ -334,83 +388,112 @@ TEST_CASE("G15, G24: unfinished tags are text, and leave without waiting for the
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::vector<StreamEvent> events;
     decoder.push_text(text.substr(i, 1), 1, events);
-    for (const StreamEvent& event : events) shown += event.text;
+    for (const StreamEvent& event : events)
+      shown += event.text;
     REQUIRE(shown.size() + 2 > i);
   }
 }
 
 TEST_CASE("G17: a wrapper of any name is markup when a call follows, and text when none does") {
-  const std::string call = "\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  const std::string call =
+      "\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
   const Answer misspelt = decode("Ok.\n\n<｜DSML｜toolcalls>" + call, plain_setup());
   CHECK(misspelt.content == "Ok.");
   CHECK(misspelt.calls_json() == json::array({json::array({"f", "{}"})}));
-  const Answer bare = decode("Ok.\n\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>", plain_setup());
+  const Answer bare =
+      decode("Ok.\n\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>", plain_setup());
   CHECK(bare.content == "Ok.");
   CHECK(bare.calls.size() == 1);
   CHECK(decode("a <｜DSML｜ thing>\n<b>", plain_setup()).content == "a <｜DSML｜ thing>\n<b>");
-  CHECK(decode("a <｜DSML｜ thing>\n<｜DSML｜ other>", plain_setup()).content == "a <｜DSML｜ thing>\n<｜DSML｜ other>");
+  CHECK(decode("a <｜DSML｜ thing>\n<｜DSML｜ other>", plain_setup()).content ==
+        "a <｜DSML｜ thing>\n<｜DSML｜ other>");
 }
 
 TEST_CASE("G20: an empty block and stray closers show nothing, the text between them is content") {
-  const Answer answer = decode("<｜DSML｜ calls>\n\n</｜DSML｜ calls>\n\nNothing to do.\n</｜DSML｜ calls>", plain_setup());
+  const Answer answer = decode(
+      "<｜DSML｜ calls>\n\n</｜DSML｜ calls>\n\nNothing to do.\n</｜DSML｜ calls>", plain_setup());
   CHECK(answer.content == "Nothing to do.");
   CHECK(answer.calls.empty());
   CHECK(answer.end->reason == EndReason::kStop);
 }
 
 TEST_CASE("G21: a misspelt or missing closer does not swallow the next parameter") {
-  CHECK(arguments_of("<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ paramater>\n" + parameter("name=\"b\" string=\"true\"", "y")) ==
-        R"({"a": "x", "b": "y"})");
-  CHECK(arguments_of("<｜DSML｜ parameter name=\"a\" string=\"true\">x<｜DSML｜ parameter name=\"b\" string=\"true\">y</｜DSML｜ parameter>\n") ==
+  CHECK(arguments_of("<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ paramater>\n" +
+                     parameter("name=\"b\" string=\"true\"", "y")) == R"({"a": "x", "b": "y"})");
+  CHECK(arguments_of("<｜DSML｜ parameter name=\"a\" string=\"true\">x<｜DSML｜ parameter "
+                     "name=\"b\" string=\"true\">y</｜DSML｜ parameter>\n") ==
         R"({"a": "x", "b": "y"})");
 }
 
 TEST_CASE("G23: a call inside reasoning ends it") {
-  const Answer answer = decode("I should look. " + call_block(parameter("name=\"q\" string=\"true\"", "x")), plain_setup(StartState::kReasoning));
+  const Answer answer =
+      decode("I should look. " + call_block(parameter("name=\"q\" string=\"true\"", "x")),
+             plain_setup(StartState::kReasoning));
   CHECK(answer.reasoning == "I should look. ");
   CHECK(answer.content.empty());
   CHECK(answer.calls_json() == json::array({json::array({"f", R"({"q": "x"})"})}));
 }
 
-TEST_CASE("better than the official program: attributes, names and values that it turns into broken JSON") {
-  CHECK(arguments_of(parameter("name=\"a\"", "5") + parameter("name=\"b\"", "6")) == R"({"a": 5, "b": 6})");
+TEST_CASE(
+    "better than the official program: attributes, names and values that it turns into broken "
+    "JSON") {
+  CHECK(arguments_of(parameter("name=\"a\"", "5") + parameter("name=\"b\"", "6")) ==
+        R"({"a": 5, "b": 6})");
   CHECK(arguments_of(parameter("name=\"a\"", "five [5]")) == R"({"a": "five [5]"})");
   CHECK(arguments_of(parameter("name=\"a\" string=\"True\"", "x")) == R"({"a": "x"})");
   CHECK(arguments_of(parameter("name=\"a\" string=\"FALSE\"", "[1]")) == R"({"a": [1]})");
   CHECK(arguments_of(parameter("name=\"a\\b\" string=\"true\"", "x")) == R"({"a\\b": "x"})");
   CHECK(arguments_of(parameter("name=\"a\"b\" string=\"true\"", "x")) == R"({"a\"b": "x"})");
   CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "tru")) == R"({"a": "tru"})");
-  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "plain words")) == R"({"a": "plain words"})");
-  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "12 apples")) == R"({"a": "12 apples"})");
+  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "plain words")) ==
+        R"({"a": "plain words"})");
+  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "12 apples")) ==
+        R"({"a": "12 apples"})");
   CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", "")) == R"({"a": ""})");
   const std::string words(400, 't');
-  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", words)) == "{\"a\": \"" + words + "\"}");
+  CHECK(arguments_of(parameter("name=\"a\" string=\"false\"", words)) ==
+        "{\"a\": \"" + words + "\"}");
 }
 
 TEST_CASE("only the control token ends a value: its spelling from ordinary tokens is text") {
-  std::vector<TokenId> ids = model_ids("\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">see ");
+  std::vector<TokenId> ids = model_ids(
+      "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" "
+      "string=\"true\">see ");
   tokenizer().encode("</｜DSML｜ parameter> and </think>", ids);
-  for (const TokenId id : model_ids("</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>")) ids.push_back(id);
+  for (const TokenId id : model_ids("</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"))
+    ids.push_back(id);
   StreamDecoder decoder(tokenizer(), profile(), plain_setup());
   std::vector<StreamEvent> events;
   REQUIRE(decoder.push(ids, events));
   decoder.finish(EndReason::kStop, events);
   Answer answer;
   answer.add(events);
-  CHECK(answer.calls_json() == json::array({json::array({"f", R"({"a": "see </｜DSML｜ parameter> and </think>"})"})}));
+  CHECK(answer.calls_json() ==
+        json::array({json::array({"f", R"({"a": "see </｜DSML｜ parameter> and </think>"})"})}));
 }
 
-TEST_CASE("better than the official program: second block, missing invoke closer, text for a forced call, unfinished calls") {
-  const std::string call = "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+TEST_CASE(
+    "better than the official program: second block, missing invoke closer, text for a forced "
+    "call, unfinished calls") {
+  const std::string call =
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
   CHECK(decode(call + "\n\n" + call, plain_setup()).calls.size() == 2);
-  const Answer open = decode("<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n<｜DSML｜ invoke name=\"g\">\n\n</｜DSML｜ calls>", plain_setup());
+  const Answer open = decode(
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n<｜DSML｜ invoke "
+      "name=\"g\">\n\n</｜DSML｜ calls>",
+      plain_setup());
   CHECK(open.calls_json() == json::array({json::array({"f", "{}"}), json::array({"g", "{}"})}));
   CHECK(decode("plain text", plain_setup(StartState::kInCalls)).content == "plain text");
-  const Answer cut = decode("<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x", plain_setup());
+  const Answer cut = decode(
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" "
+      "string=\"true\">x",
+      plain_setup());
   CHECK(cut.end->reason == EndReason::kStop);
 }
 
-TEST_CASE("G28: stop strings are looked for in content only; the token that completed one is the last that counts") {
+TEST_CASE(
+    "G28: stop strings are looked for in content only; the token that completed one is the last "
+    "that counts") {
   DecoderSetup setup = plain_setup(StartState::kReasoning);
   setup.stop = {"END"};
   const Answer answer = decode("x END y</think>so END it goes on", setup);
@@ -421,7 +504,9 @@ TEST_CASE("G28: stop strings are looked for in content only; the token that comp
   CHECK(answer.end->completion_tokens < model_ids("x END y</think>so END it goes on").size());
 }
 
-TEST_CASE("G30: split characters arrive whole; a half character at the end is dropped, in the middle it is U+FFFD") {
+TEST_CASE(
+    "G30: split characters arrive whole; a half character at the end is dropped, in the middle it "
+    "is U+FFFD") {
   const std::string text = "naïve 🧑‍🚀 漢字";
   StreamDecoder decoder(tokenizer(), profile(), plain_setup());
   std::string shown;
@@ -454,7 +539,8 @@ TEST_CASE("G32: JSON mode shows the JSON value and nothing else, the same bytes 
   CHECK(answer.content == "{\"b\": [1]}");
 }
 
-TEST_CASE("G08: an id of the vocabulary without a text is harmless, one outside it fails the request") {
+TEST_CASE(
+    "G08: an id of the vocabulary without a text is harmless, one outside it fails the request") {
   StreamDecoder decoder(tokenizer(), profile(), plain_setup());
   std::vector<StreamEvent> events;
   CHECK(decoder.push(tokenizer().vocabulary_size() - 1, events));
@@ -477,7 +563,8 @@ TEST_CASE("plain completions: no markup is looked for, only stop strings") {
   setup.markup = false;
   setup.tools = true;
   setup.stop = {"STOP"};
-  CHECK(decode("\n\na</think>b\n\n<｜DSML｜ calls>", setup).content == "\n\na</think>b\n\n<｜DSML｜ calls>");
+  CHECK(decode("\n\na</think>b\n\n<｜DSML｜ calls>", setup).content ==
+        "\n\na</think>b\n\n<｜DSML｜ calls>");
   CHECK(decode("one STOP two", setup).content == "one ");
 }
 
@@ -487,7 +574,8 @@ TEST_CASE("what is held is bounded: newlines, names, undecided tags") {
   decoder.push_text("x" + std::string(100'000, '\n'), 1, events);
   REQUIRE(events.size() == 1);
   CHECK(events[0].text.size() == 100'001 - AnswerMachine::kNewlinesHeldMax);
-  const Answer endless = decode("<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"" + std::string(10'000, 'n'), plain_setup());
+  const Answer endless = decode(
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"" + std::string(10'000, 'n'), plain_setup());
   CHECK(endless.calls.empty());
   events.clear();
   StreamDecoder tag(tokenizer(), profile(), plain_setup());
@@ -504,7 +592,8 @@ TEST_CASE("tracked tokens: each shown text names the tokens that carried it, mar
   for (const TokenId id : model_ids("hm</think>é𓀀")) {
     std::vector<StreamEvent> events;
     REQUIRE(decoder.push(id, events));
-    for (const StreamEvent& event : events) claimed.push_back(event.tokens);
+    for (const StreamEvent& event : events)
+      claimed.push_back(event.tokens);
   }
   REQUIRE(claimed.size() == 3);
   CHECK(claimed[0] == std::vector<std::uint32_t>{0});
