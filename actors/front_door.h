@@ -1,7 +1,9 @@
-// What the HTTP shards and the actors say to each other: plain C++, no CAF, no sockets, so either side can be tested alone.
+// What the HTTP shards and the actors say to each other: plain C++, no CAF, no sockets, so either
+// side can be tested alone.
 //
-// A shard is one I/O thread with its own streams. It submits requests through FrontDoor (any thread) and gets their tokens back
-// through its ShardInbox: one call per engine step with all its streams' tokens, never one per token.
+// A shard is one I/O thread with its own streams. It submits requests through FrontDoor (any
+// thread) and gets their tokens back through its ShardInbox: one call per engine step with all its
+// streams' tokens, never one per token.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +22,18 @@ namespace shoal {
 
 using TokenBuffer = std::shared_ptr<const std::vector<TokenId>>;
 
-// One answer of one request (n > 1: one per choice). Everything a worker needs; the text never leaves the shard.
+// One answer of one request (n > 1: one per choice). Everything a worker needs; the text never
+// leaves the shard.
 struct Submission {
-  RequestId request;              // unique per choice and process
+  RequestId request;  // unique per choice and process
   AttemptId attempt;
   std::uint32_t shard = 0;
-  std::uint32_t choice = 0;       // index of the answer within its HTTP request
+  std::uint32_t choice = 0;  // index of the answer within its HTTP request
   TokenBuffer prompt;
-  std::vector<TokenId> forced;    // tokens of the answer the client already has (a later attempt)
-  Sampling sampling;              // has_seed is true: a missing seed is drawn once by the shard
+  std::vector<TokenId> forced;  // tokens of the answer the client already has (a later attempt)
+  Sampling sampling;            // has_seed is true: a missing seed is drawn once by the shard
   BasisMode mode = BasisMode::kBounded;
-  std::optional<Basis> basis;     // known after the first placement; kept by every later attempt
+  std::optional<Basis> basis;  // known after the first placement; kept by every later attempt
   Instant deadline;
   std::string tenant;
 };
@@ -43,26 +46,29 @@ struct LogprobEntry {
 
 enum class Finish : std::uint8_t { kNone, kStop, kLength };
 
-// New tokens of one stream, in order. first_position counts in the whole sequence (prompt included).
+// New tokens of one stream, in order. first_position counts in the whole sequence (prompt
+// included).
 struct TokenRun {
   RequestId request;
   AttemptId attempt;
   Position first_position = 0;
-  std::vector<TokenId> tokens;            // a stop token (EOS, stop_token_ids) that ended the answer is the last one
-  std::vector<LogprobEntry> logprobs;     // one per token when asked for
-  std::optional<Basis> basis;             // with the first batch of an attempt
-  std::int64_t cached_tokens = 0;         // prompt tokens that were not computed (with the basis)
-  Finish finish = Finish::kNone;          // with the last batch
-  TokenId stop_token = -1;                // which token ended it, when finish is kStop
+  std::vector<TokenId>
+      tokens;  // a stop token (EOS, stop_token_ids) that ended the answer is the last one
+  std::vector<LogprobEntry> logprobs;  // one per token when asked for
+  std::optional<Basis> basis;          // with the first batch of an attempt
+  std::int64_t cached_tokens = 0;      // prompt tokens that were not computed (with the basis)
+  Finish finish = Finish::kNone;       // with the last batch
+  TokenId stop_token = -1;             // which token ended it, when finish is kStop
 };
 
-// The terminal event of an attempt that did not finish. `retry` asks the stream to raise its attempt and submit again.
+// The terminal event of an attempt that did not finish. `retry` asks the stream to raise its
+// attempt and submit again.
 struct StreamFailure {
   RequestId request;
   AttemptId attempt;
   Error error;
   bool retry = false;
-  std::optional<Nanos> retry_after;       // with kNoCapacity: when to come back
+  std::optional<Nanos> retry_after;  // with kNoCapacity: when to come back
 };
 
 class ShardInbox {
@@ -93,10 +99,12 @@ class FrontDoor {
 
   // Shards register once, before any submission, and stay valid until the node has stopped.
   virtual void attach(std::uint32_t shard, ShardInbox& inbox) = 0;
-  virtual void submit(Submission submission) = 0;                            // answered by deliver or fail, by its deadline
-  virtual void stop(RequestId request, AttemptId attempt, Position end) = 0; // the stream is complete at `end` (stop string)
-  virtual void closed(RequestId request) = 0;                                // the client left: free everything within one step
-  virtual NodeHealth health() const = 0;                                     // a snapshot, any thread
+  virtual void submit(Submission submission) = 0;  // answered by deliver or fail, by its deadline
+  virtual void stop(RequestId request,
+                    AttemptId attempt,
+                    Position end) = 0;         // the stream is complete at `end` (stop string)
+  virtual void closed(RequestId request) = 0;  // the client left: free everything within one step
+  virtual NodeHealth health() const = 0;       // a snapshot, any thread
 };
 
 }  // namespace shoal

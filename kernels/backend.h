@@ -1,7 +1,9 @@
-// A device that runs steps: the one interface actors see of the model. A step never blocks a thread: it is advanced, may ask for an
-// exchange that somebody else completes, and is advanced again until it is done.
+// A device that runs steps: the one interface actors see of the model. A step never blocks a
+// thread: it is advanced, may ask for an exchange that somebody else completes, and is advanced
+// again until it is done.
 //
-// Threads: begin, advance and take are called by one thread at a time per step; steps of different workers may interleave freely.
+// Threads: begin, advance and take are called by one thread at a time per step; steps of different
+// workers may interleave freely.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +25,33 @@ namespace shoal::kernels {
 struct ModelShape {
   std::int64_t vocab = 0;
   Position max_positions = 0;
-  Position window = 0;              // W
+  Position window = 0;  // W
   int layers = 0;
   int encoder_layers = 0;
   std::int64_t block_bytes = 0;     // one block of kBlockTokens tokens
   std::int64_t sequence_bytes = 0;  // per-sequence state: rings, open pair, kept rows
   TokenId bos = 0;
   TokenId eos = 1;
-  std::string numeric_id;           // equal ids give equal bits
+  std::string numeric_id;  // equal ids give equal bits
 };
 
-// How one row's token is chosen (design 4.10). Plain values, so that a token depends on (request, position, logits) only.
+// How one row's token is chosen (design 4.10). Plain values, so that a token depends on (request,
+// position, logits) only.
 struct SampleSpec {
   float temperature = 0;
   float top_p = 1;
   float min_p = 0;
-  int top_k = 0;                    // 0: off
+  int top_k = 0;  // 0: off
   std::uint64_t seed = 0;
-  std::uint32_t choice = 0;         // index of the answer within its request (n > 1)
-  int top_logprobs = -1;            // -1: none; 0..20: that many besides the chosen token's
-  std::vector<TokenId> forbidden;   // -inf before anything else (end tokens below min_tokens)
+  std::uint32_t choice = 0;        // index of the answer within its request (n > 1)
+  int top_logprobs = -1;           // -1: none; 0..20: that many besides the chosen token's
+  std::vector<TokenId> forbidden;  // -inf before anything else (end tokens below min_tokens)
 };
 
 enum class Stack : std::uint8_t {
   kAll,      // every layer: decode, exact prefill, forced tokens
-  kEncoder,  // layers 0..E-1 and the last KV source's global KV; rows from `decoder_floor` on are kept for the decoder half
+  kEncoder,  // layers 0..E-1 and the last KV source's global KV; rows from `decoder_floor` on are
+             // kept for the decoder half
 };
 
 enum class WantLogits : std::uint8_t { kNone, kLast, kAll };
@@ -56,25 +60,32 @@ enum class WantLogits : std::uint8_t { kNone, kLast, kAll };
 struct RowRun {
   SequenceId sequence;
   Position first = 0;
-  std::vector<TokenId> tokens;       // one per row; empty: one row whose token was sampled by run `previous` of the queue's last step
+  std::vector<TokenId> tokens;  // one per row; empty: one row whose token was sampled by run
+                                // `previous` of the queue's last step
   std::int32_t previous = -1;
-  std::vector<TokenId> history;      // up to three tokens before `first`, needed once when a sequence starts at first > 0
-  std::vector<std::uint8_t> image;   // empty, or one flag per row: rows of an image span (no Engram, own routing bias)
-  std::vector<Bf16> features;        // [flagged rows][dim], in the place of their embeddings
+  std::vector<TokenId> history;  // up to three tokens before `first`, needed once when a sequence
+                                 // starts at first > 0
+  std::vector<std::uint8_t>
+      image;  // empty, or one flag per row: rows of an image span (no Engram, own routing bias)
+  std::vector<Bf16> features;  // [flagged rows][dim], in the place of their embeddings
   Stack stack = Stack::kAll;
-  bool finishes_prompt = false;      // kEncoder: the decoder half then runs on all kept rows, logits come from the last
-  Position writes_from = 0;          // rows below (replay behind a prefix hit) write window rows only
-  Position encoder_floor = 0;        // lo: windows of the encoder half never look below
-  Position decoder_floor = 0;        // t: likewise for the decoder half
-  std::vector<BlockId> blocks;       // block table covering positions 0 .. first + rows - 1
+  bool finishes_prompt =
+      false;  // kEncoder: the decoder half then runs on all kept rows, logits come from the last
+  Position writes_from = 0;     // rows below (replay behind a prefix hit) write window rows only
+  Position encoder_floor = 0;   // lo: windows of the encoder half never look below
+  Position decoder_floor = 0;   // t: likewise for the decoder half
+  std::vector<BlockId> blocks;  // block table covering positions 0 .. first + rows - 1
   WantLogits logits = WantLogits::kNone;
-  bool sample = false;               // choose a token from the last row's logits
+  bool sample = false;  // choose a token from the last row's logits
   SampleSpec sampling;
 
-  std::int64_t rows() const { return tokens.empty() ? 1 : static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t rows() const {
+    return tokens.empty() ? 1 : static_cast<std::int64_t>(tokens.size());
+  }
 };
 
-// Which worker's chain of steps this is: `previous` refers to the last step of the same queue. Decode goes first on the device.
+// Which worker's chain of steps this is: `previous` refers to the last step of the same queue.
+// Decode goes first on the device.
 enum class Queue : std::uint8_t { kDecode, kPrefill };
 inline constexpr int kQueueCount = 2;
 
@@ -86,12 +97,12 @@ struct StepPlan {
 };
 
 struct RunResult {
-  TokenId token = -1;                  // sampled, or -1
-  float logprob = 0;                   // of `token`, under the unmodified softmax
-  float margin = 0;                    // best minus second best logit of the sampled row
+  TokenId token = -1;  // sampled, or -1
+  float logprob = 0;   // of `token`, under the unmodified softmax
+  float margin = 0;    // best minus second best logit of the sampled row
   std::vector<TokenLogprob> top;
-  std::vector<float> logits;           // [rows or 1][vocab] when asked for
-  Position first_logits = 0;           // position of logits row 0
+  std::vector<float> logits;  // [rows or 1][vocab] when asked for
+  Position first_logits = 0;  // position of logits row 0
 };
 
 struct StepResult {
@@ -120,7 +131,8 @@ class Backend {
   // Frees what only prefill needs (kept rows) when the sequence moves on to decode.
   virtual void end_prefill(SequenceId id) = 0;
 
-  // Checks the plan; kInvalid names the run and what is wrong. The plan's slots and blocks must stay taken until the step ends.
+  // Checks the plan; kInvalid names the run and what is wrong. The plan's slots and blocks must
+  // stay taken until the step ends.
   virtual Result<std::unique_ptr<Step>> begin(StepPlan plan) = 0;
   virtual StepYield advance(Step& step) = 0;
   virtual Exchange& exchange(Step& step) = 0;

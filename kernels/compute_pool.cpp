@@ -1,4 +1,5 @@
-// One loop at a time, cut into pieces that threads take by a counter. Idle threads wait on a condition variable, they never spin.
+// One loop at a time, cut into pieces that threads take by a counter. Idle threads wait on a
+// condition variable, they never spin.
 #include "kernels/compute_pool.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ namespace {
 // Pieces per thread: enough that a thread that starts late costs little.
 constexpr std::int64_t kPiecesPerThread = 4;
 
-// Set while this thread runs a piece: a loop started from there has no threads to share and would wait for itself.
+// Set while this thread runs a piece: a loop started from there has no threads to share and would
+// wait for itself.
 thread_local bool inside_piece = false;
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The process's one compute pool: a fixed number of threads that park when idle and split one loop at a time between them.
+// The process's one compute pool: a fixed number of threads that park when idle and split one loop
+// at a time between them.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +11,8 @@
 
 namespace shoal::kernels {
 
-// Thread-safe: loops of several callers run one after the other. Results must not depend on how the loop is split.
+// Thread-safe: loops of several callers run one after the other. Results must not depend on how the
+// loop is split.
 class ComputePool {
  public:
   // threads >= 1 counts the calling thread: a pool of one runs everything on the caller.
@@ -19,9 +21,11 @@ class ComputePool {
   ComputePool(const ComputePool&) = delete;
   ComputePool& operator=(const ComputePool&) = delete;
 
-  // Calls body(begin, end) over pieces of [0, count), each at least `grain` long (except the last); returns when all are done.
-  // A loop started from inside body runs on that thread alone.
-  void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
+  // Calls body(begin, end) over pieces of [0, count), each at least `grain` long (except the last);
+  // returns when all are done. A loop started from inside body runs on that thread alone.
+  void parallel_for(std::int64_t count,
+                    std::int64_t grain,
+                    const std::function<void(std::int64_t, std::int64_t)>& body);
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 

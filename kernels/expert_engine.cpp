@@ -8,15 +8,22 @@
 
 namespace shoal::kernels {
 
-void run_expert(const Ops& ops, const ExpertWeights& expert, QuantRows x, const float* weights, float limit, std::int64_t n,
-                Workspace& space, Bf16* out) {
+void run_expert(const Ops& ops,
+                const ExpertWeights& expert,
+                QuantRows x,
+                const float* weights,
+                float limit,
+                std::int64_t n,
+                Workspace& space,
+                Bf16* out) {
   const std::int64_t inter = expert.w1.rows;
   auto* gate = space.take<Bf16>(n * inter);
   auto* up = space.take<Bf16>(n * inter);
   ops.linear_quantized(expert.w1, x, n, gate);
   ops.linear_quantized(expert.w3, x, n, up);
   ops.swiglu(gate, up, weights, limit, n, inter, gate);
-  const QuantRows activated{space.take<std::uint8_t>(n * inter), space.take<std::uint8_t>(n * inter / kGroup)};
+  const QuantRows activated{space.take<std::uint8_t>(n * inter),
+                            space.take<std::uint8_t>(n * inter / kGroup)};
   ops.quantize(gate, n, inter, activated);
   ops.linear_quantized(expert.w2, activated, n, out);
 }
@@ -28,17 +35,19 @@ bool LocalExperts::start(Exchange& exchange) {
 
 void LocalExperts::run(Exchange& exchange) const {
   const ModelConfig& config = model_.config;
-  const BlockWeights& block = exchange.layer < config.layers
-                                  ? model_.weights.blocks[static_cast<std::size_t>(exchange.layer)]
-                                  : model_.weights.stages[static_cast<std::size_t>(exchange.layer - config.layers)];
+  const BlockWeights& block =
+      exchange.layer < config.layers
+          ? model_.weights.blocks[static_cast<std::size_t>(exchange.layer)]
+          : model_.weights.stages[static_cast<std::size_t>(exchange.layer - config.layers)];
   // Slots (row * top_k + choice) sorted by expert; equal experts keep row order.
   const std::int64_t slots = exchange.rows * exchange.top_k;
   std::vector<std::int64_t> order(static_cast<std::size_t>(slots));
   for (std::int64_t i = 0; i < slots; ++i) {
     order[static_cast<std::size_t>(i)] = i;
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return exchange.experts[a] < exchange.experts[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return exchange.experts[a] < exchange.experts[b];
+  });
 
   thread_local Workspace space;
   const std::int64_t groups = exchange.dim / kGroup;
@@ -50,7 +59,8 @@ void LocalExperts::run(Exchange& exchange) const {
     }
     space.reset();
     const std::int64_t n = end - begin;
-    const QuantRows x{space.take<std::uint8_t>(n * exchange.dim), space.take<std::uint8_t>(n * groups)};
+    const QuantRows x{space.take<std::uint8_t>(n * exchange.dim),
+                      space.take<std::uint8_t>(n * groups)};
     auto* weights = space.take<float>(n);
     auto* out = space.take<Bf16>(n * exchange.dim);
     for (std::int64_t i = 0; i < n; ++i) {
@@ -60,9 +70,18 @@ void LocalExperts::run(Exchange& exchange) const {
       std::copy_n(exchange.x.scales + row * groups, groups, x.scales + i * groups);
       weights[i] = exchange.weights[slot];
     }
-    run_expert(ops_, block.experts[static_cast<std::size_t>(expert)], x, weights, config.swiglu_limit, n, space, out);
+    run_expert(ops_,
+               block.experts[static_cast<std::size_t>(expert)],
+               x,
+               weights,
+               config.swiglu_limit,
+               n,
+               space,
+               out);
     for (std::int64_t i = 0; i < n; ++i) {
-      std::copy_n(out + i * exchange.dim, exchange.dim, exchange.outputs + order[static_cast<std::size_t>(begin + i)] * exchange.dim);
+      std::copy_n(out + i * exchange.dim,
+                  exchange.dim,
+                  exchange.outputs + order[static_cast<std::size_t>(begin + i)] * exchange.dim);
     }
     begin = end;
   }

@@ -1,4 +1,5 @@
-// Runs one expert on a batch of quantised rows: the arithmetic every exchange row shares, so that all of them give the same bits.
+// Runs one expert on a batch of quantised rows: the arithmetic every exchange row shares, so that
+// all of them give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,19 @@
 
 namespace shoal::kernels {
 
-// out [n][dim] = w2 . quantize(swiglu(w1 x, w3 x) * weight); weights [n] or null (shared expert). Scratch comes from `space`.
-void run_expert(const Ops& ops, const ExpertWeights& expert, QuantRows x, const float* weights, float limit, std::int64_t n,
-                Workspace& space, Bf16* out);
+// out [n][dim] = w2 . quantize(swiglu(w1 x, w3 x) * weight); weights [n] or null (shared expert).
+// Scratch comes from `space`.
+void run_expert(const Ops& ops,
+                const ExpertWeights& expert,
+                QuantRows x,
+                const float* weights,
+                float limit,
+                std::int64_t n,
+                Workspace& space,
+                Bf16* out);
 
-// The exchange row `local`: all experts on this device, complete inside start(). Rows are grouped by expert, ascending.
+// The exchange row `local`: all experts on this device, complete inside start(). Rows are grouped
+// by expert, ascending.
 class LocalExperts : public ExpertPort {
  public:
   LocalExperts(const Model& model, const Ops& ops) : model_(model), ops_(ops) {}

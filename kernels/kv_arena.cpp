@@ -1,10 +1,9 @@
 // Block layout from the config, and the free lists of blocks and sequence slots.
 #include "kernels/kv_arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <sys/mman.h>
 
 #include "kernels/formats.h"
 #include "schemas/check.h"
@@ -12,7 +11,8 @@
 namespace shoal::kernels {
 
 KvLayout::KvLayout(const ModelConfig& config)
-    : main_row(main_row_bytes(config.head_dim)), index_row(index_row_bytes(config.index_dim)) {
+    : main_row(main_row_bytes(config.head_dim)),
+      index_row(index_row_bytes(config.index_dim)) {
   for (const int layer : config.kv_sources) {
     SourceLayout source;
     source.layer = layer;
@@ -26,19 +26,26 @@ KvLayout::KvLayout(const ModelConfig& config)
 }
 
 const SourceLayout& KvLayout::of(int layer) const {
-  const auto it = std::find_if(sources.begin(), sources.end(), [layer](const SourceLayout& s) { return s.layer == layer; });
+  const auto it = std::find_if(
+      sources.begin(), sources.end(), [layer](const SourceLayout& s) { return s.layer == layer; });
   CHECK(it != sources.end());
   return *it;
 }
 
-void KvArena::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
+void KvArena::Unmap::operator()(std::byte* memory) const {
+  ::munmap(memory, bytes);
+}
 
 KvArena::KvArena(const ModelConfig& config, std::int64_t blocks, std::int64_t sequences)
-    : layout_(config), block_count_(blocks), sequence_count_(sequences) {
+    : layout_(config),
+      block_count_(blocks),
+      sequence_count_(sequences) {
   CHECK(blocks > 0 && sequences > 0);
-  // Pages are touched when a block is first written, so a generous ceiling costs address space only.
+  // Pages are touched when a block is first written, so a generous ceiling costs address space
+  // only.
   const auto bytes = static_cast<std::size_t>(blocks * layout_.block_bytes);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = ::mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(memory != MAP_FAILED);
   memory_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(memory), Unmap{bytes});
   for (std::int64_t b = blocks; b-- > 0;) {

@@ -1,7 +1,9 @@
-// The device's KV memory: blocks of main KV and index keys, and one slot of per-sequence state per running sequence.
+// The device's KV memory: blocks of main KV and index keys, and one slot of per-sequence state per
+// running sequence.
 //
-// Sizes are fixed at start (ceilings by contract); taking more than there is returns nothing. Thread-safe: the prefill and the
-// decode worker of one device share it. Contents are written only by steps; a block or slot belongs to whoever took it.
+// Sizes are fixed at start (ceilings by contract); taking more than there is returns nothing.
+// Thread-safe: the prefill and the decode worker of one device share it. Contents are written only
+// by steps; a block or slot belongs to whoever took it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ namespace shoal::kernels {
 struct SourceLayout {
   int layer = 0;
   int ratio = 1;
-  std::int64_t entries = 0;       // per block: kBlockTokens / ratio
+  std::int64_t entries = 0;  // per block: kBlockTokens / ratio
   std::int64_t main_offset = 0;
   std::int64_t index_offset = 0;
 };
@@ -29,8 +31,8 @@ struct SourceLayout {
 // Byte layout of one block of kBlockTokens tokens (V4.1-Flash: 113,920 B).
 struct KvLayout {
   std::vector<SourceLayout> sources;
-  std::int64_t main_row = 0;      // bytes of one main entry
-  std::int64_t index_row = 0;     // bytes of one index key
+  std::int64_t main_row = 0;   // bytes of one main entry
+  std::int64_t index_row = 0;  // bytes of one index key
   std::int64_t block_bytes = 0;
 
   explicit KvLayout(const ModelConfig& config);
@@ -42,7 +44,10 @@ class KvArena {
   KvArena(const ModelConfig& config, std::int64_t blocks, std::int64_t sequences);
 
   const KvLayout& layout() const { return layout_; }
-  std::byte* block(BlockId id) { return memory_.get() + static_cast<std::int64_t>(id.value) * layout_.block_bytes; }
+
+  std::byte* block(BlockId id) {
+    return memory_.get() + static_cast<std::int64_t>(id.value) * layout_.block_bytes;
+  }
 
   // All or nothing.
   std::optional<std::vector<BlockId>> take_blocks(std::int64_t count);
@@ -51,9 +56,12 @@ class KvArena {
   void give_sequence(SequenceId id);
 
   std::int64_t blocks() const { return block_count_; }
+
   std::int64_t sequences() const { return sequence_count_; }
+
   std::int64_t free_blocks() const;
   std::int64_t free_sequences() const;
+
   Bytes bytes() const { return Bytes{block_count_ * layout_.block_bytes}; }
 
  private:

@@ -48,9 +48,14 @@ void LaunchedStep::finish(Backend& backend, Nanos compute) {
 }
 
 LaunchQueue::LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange)
-    : backend_(backend), clock_(std::move(clock)), exchange_(std::move(exchange)), thread_([this] { run(); }) {}
+    : backend_(backend),
+      clock_(std::move(clock)),
+      exchange_(std::move(exchange)),
+      thread_([this] { run(); }) {}
 
-LaunchQueue::~LaunchQueue() { stop(); }
+LaunchQueue::~LaunchQueue() {
+  stop();
+}
 
 void LaunchQueue::launch(Launch launch) {
   const auto queue = static_cast<std::size_t>(launch.plan.queue);
@@ -74,7 +79,8 @@ void LaunchQueue::stop() {
   if (thread_.joinable()) {
     thread_.join();
   }
-  // Callbacks may hold the last reference to KV memory, whose release calls back: not under the lock.
+  // Callbacks may hold the last reference to KV memory, whose release calls back: not under the
+  // lock.
   auto dropped = std::exchange(queues_, {});
 }
 

@@ -1,7 +1,9 @@
-// The device's launch queue: one thread that advances the steps of all workers, decode before prefill, and calls back when a step
-// is complete. A step that waits for an exchange is parked without a thread.
+// The device's launch queue: one thread that advances the steps of all workers, decode before
+// prefill, and calls back when a step is complete. A step that waits for an exchange is parked
+// without a thread.
 //
-// Everything that touches a sequence's state on the device happens on this thread, so slots are reset in order with the steps.
+// Everything that touches a sequence's state on the device happens on this thread, so slots are
+// reset in order with the steps.
 #pragma once
 
 #include <array>
@@ -42,7 +44,8 @@ class Launcher {
   virtual void stop() = 0;
 };
 
-// Completes an exchange of a parked step and then calls `complete` (any thread). Only backends with remote experts need one.
+// Completes an exchange of a parked step and then calls `complete` (any thread). Only backends with
+// remote experts need one.
 using ExchangeRunner = std::function<void(Exchange&, std::function<void()> complete)>;
 
 // Runs one launch to its next yield: the part every launcher shares.
@@ -50,13 +53,17 @@ class LaunchedStep {
  public:
   explicit LaunchedStep(Launch launch) : launch_(std::move(launch)) {}
 
-  // Done, or an exchange to complete before the next call. A step that the backend refuses is done with its error.
+  // Done, or an exchange to complete before the next call. A step that the backend refuses is done
+  // with its error.
   StepYield advance(Backend& backend);
+
   Exchange& exchange(Backend& backend) { return backend.exchange(*step_); }
+
   // After kDone.
   void finish(Backend& backend, Nanos compute);
 
   Queue queue() const { return launch_.plan.queue; }
+
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
  private:

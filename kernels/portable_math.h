@@ -1,6 +1,8 @@
-// exp, log, sin and cos in double from additions, multiplications and divisions only: the same bits on every machine and C library.
+// exp, log, sin and cos in double from additions, multiplications and divisions only: the same bits
+// on every machine and C library.
 //
-// Accuracy against the exact value: exp, log and log1p 1 ulp, sin and cos 2^-50 absolute. Free of branches, so loops vectorise.
+// Accuracy against the exact value: exp, log and log1p 1 ulp, sin and cos 2^-50 absolute. Free of
+// branches, so loops vectorise.
 #pragma once
 
 #include <bit>
@@ -8,7 +10,8 @@
 
 namespace shoal::kernels::portable {
 
-// Adding and subtracting it rounds to the nearest integer, which then stands in the low 32 bits of the sum.
+// Adding and subtracting it rounds to the nearest integer, which then stands in the low 32 bits of
+// the sum.
 inline constexpr double kRoundToInteger = 0x1.8p52;
 // ln 2 in two parts; the first has 21 trailing zero bits, so its product with an exponent is exact.
 inline constexpr double kLn2High = 0x1.62e42feep-1;
@@ -16,13 +19,15 @@ inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 
 // -1022 <= k <= 1023. 32-bit arithmetic, because AVX2 has no arithmetic shift of 64-bit lanes.
 inline double power_of_two(std::int32_t k) {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(k + 1023)) << 52);
+  return std::bit_cast<double>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(k + 1023))
+                               << 52);
 }
 
 // yes if `condition`, else no; a branch would keep loops from being vectorised.
 inline double select(bool condition, double yes, double no) {
   const std::uint64_t mask = 0u - static_cast<std::uint64_t>(condition);
-  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(yes) & mask) | (std::bit_cast<std::uint64_t>(no) & ~mask));
+  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(yes) & mask) |
+                               (std::bit_cast<std::uint64_t>(no) & ~mask));
 }
 
 // Any x; overflows to infinity, underflows to zero.
@@ -90,7 +95,8 @@ inline SinCos sin_cos(double x) {
   const auto quadrant = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(shifted));
   const double whole = shifted - kRoundToInteger;
   // pi / 2 in three parts; products of the first two (33 bits each) with 20-bit integers are exact.
-  const double r = ((x - whole * 0x1.921fb544p+0) - whole * 0x1.0b4611a6p-34) - whole * 0x1.3198a2e037073p-69;
+  const double r =
+      ((x - whole * 0x1.921fb544p+0) - whole * 0x1.0b4611a6p-34) - whole * 0x1.3198a2e037073p-69;
   const double z = r * r;
   double s = 1.0 / 355687428096000.0;  // Taylor series to r^17 and r^16
   s = s * z - 1.0 / 1307674368000.0;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/model/checkpoint.h"
+#include "kernels/profiled_ops.h"
 #include "schemas/result.h"
 
 namespace shoal::kernels {
@@ -18,11 +20,12 @@ enum class Sums : std::uint8_t {
 };
 
 struct DeviceConfig {
-  std::filesystem::path model;      // HF directory
-  int threads = 1;                  // compute pool, the advancing thread included
-  std::int64_t kv_blocks = 0;       // ceiling, blocks of kBlockTokens tokens
-  std::int64_t sequences = 0;       // ceiling, sequences with state at a time
+  std::filesystem::path model;  // HF directory
+  int threads = 1;              // compute pool, the advancing thread included
+  std::int64_t kv_blocks = 0;   // ceiling, blocks of kBlockTokens tokens
+  std::int64_t sequences = 0;   // ceiling, sequences with state at a time
   Sums sums = Sums::kSingle;
+  std::function<Instant()> profile_clock;  // set: every operator is timed on it
 };
 
 // A model on a device, ready to run steps. Owns weights, pool and arena.
@@ -30,10 +33,14 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual Backend& backend() = 0;
+  // Null unless a profile clock was given.
+  virtual ProfiledOps* profile() = 0;
 };
 
 std::vector<std::string_view> device_names();
 // kMisconfigured names what exists when `name` does not, or what is wrong with the model directory.
-Result<std::unique_ptr<Device>> open_device(std::string_view name, const DeviceConfig& config, const LoadProgress& progress = {});
+Result<std::unique_ptr<Device>> open_device(std::string_view name,
+                                            const DeviceConfig& config,
+                                            const LoadProgress& progress = {});
 
 }  // namespace shoal::kernels

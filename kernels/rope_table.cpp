@@ -24,10 +24,12 @@ struct Ramp {
 Ramp make_ramp(std::int64_t dim, double base, const YarnConfig& yarn) {
   const auto turns_to_dim = [&](double turns) {
     const auto original = static_cast<double>(yarn.original);
-    return static_cast<double>(dim) * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+    return static_cast<double>(dim) * std::log(original / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(base));
   };
   const double low = std::max(std::floor(turns_to_dim(yarn.beta_fast)), 0.0);
-  const double high = std::min(std::ceil(turns_to_dim(yarn.beta_slow)), static_cast<double>(dim - 1));
+  const double high =
+      std::min(std::ceil(turns_to_dim(yarn.beta_slow)), static_cast<double>(dim - 1));
   return {static_cast<float>(low), static_cast<float>(std::max(high - low, 1e-3))};
 }
 

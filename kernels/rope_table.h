@@ -1,4 +1,5 @@
-// Rotation frequencies of RoPE, plain or stretched by YaRN (model spec 3.5, general form). Bit-exact with the reference.
+// Rotation frequencies of RoPE, plain or stretched by YaRN (model spec 3.5, general form).
+// Bit-exact with the reference.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 namespace shoal::kernels {
 
 // fp32 [dim/2] for adjacent pairs. yarn = nullptr: no stretching.
-std::vector<float> rope_frequencies(std::int64_t dim, double base, const YarnConfig* yarn = nullptr);
+std::vector<float> rope_frequencies(std::int64_t dim,
+                                    double base,
+                                    const YarnConfig* yarn = nullptr);
 
 }  // namespace shoal::kernels

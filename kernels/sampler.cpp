@@ -1,4 +1,5 @@
-// Filters, noise and argmax of one row of logits. Everything that decides is computed in double with our own exp and log.
+// Filters, noise and argmax of one row of logits. Everything that decides is computed in double
+// with our own exp and log.
 #include "kernels/sampler.h"
 
 #include <algorithm>
@@ -52,7 +53,8 @@ TokenId best_of(std::span<const float> values) {
 // NaN ranks like -inf: never drawn, never listed.
 std::vector<float> ordered_logits(std::span<const float> logits) {
   std::vector<float> ordered(logits.begin(), logits.end());
-  std::replace_if(ordered.begin(), ordered.end(), [](float z) { return !(z >= kNever); }, kNever);
+  std::replace_if(
+      ordered.begin(), ordered.end(), [](float z) { return !(z >= kNever); }, kNever);
   return ordered;
 }
 
@@ -75,7 +77,10 @@ void keep_top_k(std::vector<float>& logits, int k) {
   logits = std::move(kept);
 }
 
-[[gnu::target_clones("avx2", "default")]] void exponentials(const float* x, std::size_t n, float largest, double* e) {
+[[gnu::target_clones("avx2", "default")]] void exponentials(const float* x,
+                                                            std::size_t n,
+                                                            float largest,
+                                                            double* e) {
   for (std::size_t i = 0; i < n; ++i) {
     e[i] = portable::exp(static_cast<double>(x[i]) - static_cast<double>(largest));
   }
@@ -84,7 +89,8 @@ void keep_top_k(std::vector<float>& logits, int k) {
 // exp(logit - largest) of every logit, and their sum in id order.
 struct Exponentials {
   explicit Exponentials(std::span<const float> logits)
-      : largest(*std::max_element(logits.begin(), logits.end())), values(logits.size()) {
+      : largest(*std::max_element(logits.begin(), logits.end())),
+        values(logits.size()) {
     exponentials(logits.data(), logits.size(), largest, values.data());
     total = std::accumulate(values.begin(), values.end(), 0.0);
   }
@@ -97,11 +103,14 @@ struct Exponentials {
 std::vector<float> softmax(std::span<const float> logits) {
   const Exponentials e(logits);
   std::vector<float> p(logits.size());
-  std::transform(e.values.begin(), e.values.end(), p.begin(), [&e](double x) { return static_cast<float>(x / e.total); });
+  std::transform(e.values.begin(), e.values.end(), p.begin(), [&e](double x) {
+    return static_cast<float>(x / e.total);
+  });
   return p;
 }
 
-// The likeliest ids whose probability together reaches top_p; the last one is the first to reach it.
+// The likeliest ids whose probability together reaches top_p; the last one is the first to reach
+// it.
 std::vector<TokenId> nucleus(std::span<const float> p, float top_p) {
   for (std::size_t count = 64;; count *= 8) {
     std::vector<TokenId> ids = ranked(p, count);
@@ -122,7 +131,8 @@ std::vector<TokenId> nucleus(std::span<const float> p, float top_p) {
 void keep_probable(std::vector<float>& p, float top_p, float min_p) {
   if (min_p > 0.0F) {
     const float floor = min_p * *std::max_element(p.begin(), p.end());
-    std::replace_if(p.begin(), p.end(), [floor](float x) { return x < floor; }, 0.0F);
+    std::replace_if(
+        p.begin(), p.end(), [floor](float x) { return x < floor; }, 0.0F);
   }
   if (top_p < 1.0F) {
     std::vector<float> kept(p.size(), 0.0F);
@@ -133,8 +143,8 @@ void keep_probable(std::vector<float>& p, float top_p, float min_p) {
   }
 }
 
-// Logits, less the largest, over T (so that no temperature overflows). What the filters drop becomes -inf; `p` receives the
-// probabilities if a filter needed them.
+// Logits, less the largest, over T (so that no temperature overflows). What the filters drop
+// becomes -inf; `p` receives the probabilities if a filter needed them.
 void apply_filters(const SamplerInput& in, std::vector<float>& logits, std::vector<float>& p) {
   const float largest = *std::max_element(logits.begin(), logits.end());
   for (float& z : logits) {
@@ -158,10 +168,13 @@ double uniform(NoiseStream stream, TokenId token) {
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
 
-double gumbel_of(double u) { return -portable::log(-portable::log(u)); }
+double gumbel_of(double u) {
+  return -portable::log(-portable::log(u));
+}
 
-// False if a logit `deficit` below the best score cannot reach it with noise from u. Winning needs -log(u) < exp(-deficit), but
-// -log(u) >= 1 - u and exp(-t) <= 1 / (1 + t + t^2 / 2). Spares two logarithms for nearly all tokens and changes no result.
+// False if a logit `deficit` below the best score cannot reach it with noise from u. Winning needs
+// -log(u) < exp(-deficit), but -log(u) >= 1 - u and exp(-t) <= 1 / (1 + t + t^2 / 2). Spares two
+// logarithms for nearly all tokens and changes no result.
 bool may_win(double deficit, double u) {
   return deficit <= 0.0 || (1.0 - u) * (1.0 + deficit + 0.5 * deficit * deficit) < 1.001;
 }
@@ -170,7 +183,8 @@ bool may_win(double deficit, double u) {
 TokenId draw(const SamplerInput& in, std::span<const float> logits) {
   const NoiseStream noise = noise_stream(in.seed, in.choice, in.position);
   TokenId best = best_of(logits);
-  double best_score = static_cast<double>(logits[static_cast<std::size_t>(best)]) + gumbel(noise, best);
+  double best_score =
+      static_cast<double>(logits[static_cast<std::size_t>(best)]) + gumbel(noise, best);
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const auto z = static_cast<double>(logits[i]);
@@ -190,7 +204,8 @@ void add_logprobs(std::span<const float> logits, int count, Sampled& out) {
   const Exponentials e(logits);
   const double normalizer = static_cast<double>(e.largest) + portable::log(e.total);
   const auto logprob = [&](TokenId id) {
-    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - normalizer);
+    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) -
+                              normalizer);
   };
   out.logprob = logprob(out.token);
   for (const TokenId id : ranked(logits, static_cast<std::size_t>(count))) {
@@ -215,7 +230,9 @@ NoiseStream noise_stream(std::uint64_t seed, std::uint32_t choice, std::int64_t 
   return {mix(request + static_cast<std::uint64_t>(position) + kIncrement)};
 }
 
-double gumbel(NoiseStream stream, TokenId token) { return gumbel_of(uniform(stream, token)); }
+double gumbel(NoiseStream stream, TokenId token) {
+  return gumbel_of(uniform(stream, token));
+}
 
 std::vector<float> probabilities(const SamplerInput& in) {
   std::vector<float> logits = ordered_logits(in.logits);
@@ -231,7 +248,9 @@ std::vector<float> probabilities(const SamplerInput& in) {
     return softmax(logits);
   }
   const double total = std::accumulate(p.begin(), p.end(), 0.0);
-  const auto share = [total](float x) { return static_cast<float>(static_cast<double>(x) / total); };
+  const auto share = [total](float x) {
+    return static_cast<float>(static_cast<double>(x) / total);
+  };
   std::transform(p.begin(), p.end(), p.begin(), share);
   return p;
 }
@@ -239,7 +258,8 @@ std::vector<float> probabilities(const SamplerInput& in) {
 TokenId pick(std::span<const float> p, std::span<const float> noise) {
   CHECK(!p.empty() && p.size() == noise.size());
   std::vector<float> scores(p.size());
-  std::transform(p.begin(), p.end(), noise.begin(), scores.begin(), [](float a, float b) { return a / b; });
+  std::transform(
+      p.begin(), p.end(), noise.begin(), scores.begin(), [](float a, float b) { return a / b; });
   return best_of(scores);
 }
 

@@ -1,4 +1,5 @@
-// Top-k by threshold: the k-th best score by selection, then one pass in position order, which also settles ties.
+// Top-k by threshold: the k-th best score by selection, then one pass in position order, which also
+// settles ties.
 #include "kernels/top_k.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ struct Threshold {
 Threshold find_threshold(std::span<const float> scores, std::int64_t k) {
   thread_local std::vector<float> finite;
   finite.clear();
-  std::copy_if(scores.begin(), scores.end(), std::back_inserter(finite), [](float s) { return s > kNever; });
+  std::copy_if(
+      scores.begin(), scores.end(), std::back_inserter(finite), [](float s) { return s > kNever; });
   if (static_cast<std::int64_t>(finite.size()) <= k) {
     return {};
   }

@@ -6,7 +6,9 @@
 
 namespace shoal::kernels {
 
-void Workspace::Free::operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kAlign}); }
+void Workspace::Free::operator()(std::byte* memory) const {
+  ::operator delete (memory, std::align_val_t{kAlign});
+}
 
 void Workspace::reset() {
   chunk_ = 0;
@@ -21,7 +23,7 @@ std::byte* Workspace::take_bytes(std::size_t bytes) {
   }
   if (chunk_ == chunks_.size()) {
     const std::size_t size = std::max(bytes, kChunk);
-    auto* memory = static_cast<std::byte*>(::operator new(size, std::align_val_t{kAlign}));
+    auto* memory = static_cast<std::byte*>(::operator new (size, std::align_val_t{kAlign}));
     chunks_.push_back(Chunk{std::unique_ptr<std::byte, Free>(memory), size});
     used_ = 0;
   }

@@ -1,4 +1,5 @@
-// Scratch memory of one running step: bump allocation, grown once and then reused, so that a warm step allocates nothing.
+// Scratch memory of one running step: bump allocation, grown once and then reused, so that a warm
+// step allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,8 @@
 
 namespace shoal::kernels {
 
-// Not thread-safe: belongs to the thread that advances the step. take() never moves what was taken before.
+// Not thread-safe: belongs to the thread that advances the step. take() never moves what was taken
+// before.
 class Workspace {
  public:
   // Uninitialised, 64-byte aligned; valid until reset().
@@ -28,6 +30,7 @@ class Workspace {
   struct Free {
     void operator()(std::byte* memory) const;
   };
+
   struct Chunk {
     std::unique_ptr<std::byte, Free> memory;
     std::size_t bytes = 0;

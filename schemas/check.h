@@ -1,5 +1,5 @@
-// CHECK: our own mistakes. On in release; prints the condition and where, then aborts the process (a lost node). For .cpp files
-// only: the test framework has a macro of the same name.
+// CHECK: our own mistakes. On in release; prints the condition and where, then aborts the process
+// (a lost node). For .cpp files only: the test framework has a macro of the same name.
 #pragma once
 
 #include <cstdio>
@@ -14,9 +14,9 @@ namespace shoal {
 
 }  // namespace shoal
 
-#define CHECK(condition)                                        \
-  do {                                                          \
-    if (!(condition)) [[unlikely]] {                            \
-      ::shoal::check_failed(#condition, __FILE__, __LINE__);    \
-    }                                                           \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) [[unlikely]] {                         \
+      ::shoal::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                        \
   } while (false)

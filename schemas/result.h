@@ -1,4 +1,5 @@
-// What an operation that may fail returns, and the closed list of reasons; each reason names who acts.
+// What an operation that may fail returns, and the closed list of reasons; each reason names who
+// acts.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +28,43 @@ enum class Code : std::uint8_t {
 
 inline constexpr int kCodeCount = 12;
 
-enum class WhoActs : std::uint8_t { kClient, kRouter, kSupervisor, kReader, kCaller, kOperator, kDeveloper, kNobody };
+enum class WhoActs : std::uint8_t {
+  kClient,
+  kRouter,
+  kSupervisor,
+  kReader,
+  kCaller,
+  kOperator,
+  kDeveloper,
+  kNobody
+};
 
 constexpr std::string_view to_string(Code code) {
   switch (code) {
-    case Code::kInvalid: return "invalid";
-    case Code::kNotFound: return "not_found";
-    case Code::kUnauthorized: return "unauthorized";
-    case Code::kTooLarge: return "too_large";
-    case Code::kNoCapacity: return "no_capacity";
-    case Code::kDeadline: return "deadline";
-    case Code::kCancelled: return "cancelled";
-    case Code::kPeerLost: return "peer_lost";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kMisconfigured: return "misconfigured";
-    case Code::kInternal: return "internal";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kUnauthorized:
+      return "unauthorized";
+    case Code::kTooLarge:
+      return "too_large";
+    case Code::kNoCapacity:
+      return "no_capacity";
+    case Code::kDeadline:
+      return "deadline";
+    case Code::kCancelled:
+      return "cancelled";
+    case Code::kPeerLost:
+      return "peer_lost";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kMisconfigured:
+      return "misconfigured";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";
 }
@@ -52,15 +74,23 @@ constexpr WhoActs who_acts(Code code) {
     case Code::kInvalid:
     case Code::kNotFound:
     case Code::kUnauthorized:
-    case Code::kTooLarge: return WhoActs::kClient;
+    case Code::kTooLarge:
+      return WhoActs::kClient;
     case Code::kNoCapacity:
-    case Code::kDeadline: return WhoActs::kRouter;
-    case Code::kCancelled: return WhoActs::kNobody;
-    case Code::kPeerLost: return WhoActs::kSupervisor;
-    case Code::kCorrupt: return WhoActs::kReader;
-    case Code::kUnavailable: return WhoActs::kCaller;
-    case Code::kMisconfigured: return WhoActs::kOperator;
-    case Code::kInternal: return WhoActs::kDeveloper;
+    case Code::kDeadline:
+      return WhoActs::kRouter;
+    case Code::kCancelled:
+      return WhoActs::kNobody;
+    case Code::kPeerLost:
+      return WhoActs::kSupervisor;
+    case Code::kCorrupt:
+      return WhoActs::kReader;
+    case Code::kUnavailable:
+      return WhoActs::kCaller;
+    case Code::kMisconfigured:
+      return WhoActs::kOperator;
+    case Code::kInternal:
+      return WhoActs::kDeveloper;
   }
   return WhoActs::kDeveloper;
 }
@@ -85,16 +115,17 @@ using Result = tl::expected<T, Error>;
 #define SHOAL_CONCAT_INNER(a, b) a##b
 #define SHOAL_CONCAT(a, b) SHOAL_CONCAT_INNER(a, b)
 
-// TRY(auto x, f()): declares x from the value of f(), or returns its error from the enclosing function.
-#define TRY(declaration, expression)                                            \
-  auto SHOAL_CONCAT(try_result_, __LINE__) = (expression);                      \
-  if (!SHOAL_CONCAT(try_result_, __LINE__)) {                                   \
+// TRY(auto x, f()): declares x from the value of f(), or returns its error from the enclosing
+// function.
+#define TRY(declaration, expression)                                               \
+  auto SHOAL_CONCAT(try_result_, __LINE__) = (expression);                         \
+  if (!SHOAL_CONCAT(try_result_, __LINE__)) {                                      \
     return tl::unexpected(std::move(SHOAL_CONCAT(try_result_, __LINE__)).error()); \
-  }                                                                             \
+  }                                                                                \
   declaration = *std::move(SHOAL_CONCAT(try_result_, __LINE__))
 
 // TRY_VOID(f()): the same for a Result<void>.
-#define TRY_VOID(expression)                                                    \
-  if (auto try_void_result = (expression); !try_void_result) {                  \
-    return tl::unexpected(std::move(try_void_result).error());                  \
+#define TRY_VOID(expression)                                   \
+  if (auto try_void_result = (expression); !try_void_result) { \
+    return tl::unexpected(std::move(try_void_result).error()); \
   }

@@ -1,4 +1,5 @@
-// Sparse attention over a list of cached rows: one KV head (K = V), online softmax in blocks of 64 list entries (model spec 3.6).
+// Sparse attention over a list of cached rows: one KV head (K = V), online softmax in blocks of 64
+// list entries (model spec 3.6).
 #include <algorithm>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -25,14 +26,19 @@ struct Block {
 
 void decode_entry(const KvEntry& entry, std::int64_t d, float* y) {
   switch (entry.format) {
-    case EntryFormat::kBf16: widen(reinterpret_cast<const Bf16*>(entry.row), d, y); return;
-    case EntryFormat::kMain: decode_main_row(entry.row, d, y); return;
+    case EntryFormat::kBf16:
+      widen(reinterpret_cast<const Bf16*>(entry.row), d, y);
+      return;
+    case EntryFormat::kMain:
+      decode_main_row(entry.row, d, y);
+      return;
     case EntryFormat::kWindow: {
       const auto* codes = reinterpret_cast<const std::uint8_t*>(entry.row);
       decode_fp8_row(codes, codes + d, d, y);
       return;
     }
-    case EntryFormat::kNone: return;
+    case EntryFormat::kNone:
+      return;
   }
 }
 
@@ -47,13 +53,17 @@ void decode_block(const KvEntry* list, std::int64_t length, std::int64_t d, Bloc
 }
 
 // p = exp(s - top), vectorised.
-[[gnu::target_clones("avx2", "default")]] void exponentials(const float* s, std::int64_t n, float top, float* p) {
+[[gnu::target_clones("avx2", "default")]] void exponentials(const float* s,
+                                                            std::int64_t n,
+                                                            float top,
+                                                            float* p) {
   for (std::int64_t t = 0; t < n; ++t) {
     p[t] = exp_float(s[t] - top);
   }
 }
 
-// Folds one block into a head: the denominator sums p as it is, the numerator uses p rounded to bf16.
+// Folds one block into a head: the denominator sums p as it is, the numerator uses p rounded to
+// bf16.
 void fold_block(const Block& block,
                 const float* q,
                 float scale,
@@ -88,7 +98,8 @@ struct Heads {
 
 }  // namespace
 
-// Work items are (row, share of the heads): the entries are decoded once per item, so rows are not cut unless threads would idle.
+// Work items are (row, share of the heads): the entries are decoded once per item, so rows are not
+// cut unless threads would idle.
 void CpuOps::attention(const Bf16* q,
                        const KvEntry* lists,
                        std::int64_t length,
@@ -98,7 +109,8 @@ void CpuOps::attention(const Bf16* q,
                        std::int64_t heads,
                        std::int64_t d,
                        Bf16* o) const {
-  const std::int64_t shares = n >= pool_.threads() ? 1 : std::min<std::int64_t>(pool_.threads(), heads);
+  const std::int64_t shares =
+      n >= pool_.threads() ? 1 : std::min<std::int64_t>(pool_.threads(), heads);
   const auto attend = [&](std::int64_t row, Heads part) {
     thread_local std::vector<float> buffer;
     float* queries = reserve(buffer, (2 * part.count + kBlock) * d);
@@ -111,7 +123,13 @@ void CpuOps::attention(const Bf16* q,
     for (std::int64_t t = 0; t < length; t += kBlock) {
       decode_block(lists + row * length + t, std::min(kBlock, length - t), d, block);
       for (std::int64_t h = 0; block.count > 0 && h < part.count; ++h) {
-        fold_block(block, queries + h * d, scale, d, precision_, states[static_cast<std::size_t>(h)], numerators + h * d);
+        fold_block(block,
+                   queries + h * d,
+                   scale,
+                   d,
+                   precision_,
+                   states[static_cast<std::size_t>(h)],
+                   numerators + h * d);
       }
     }
     for (std::int64_t h = 0; h < part.count; ++h) {
@@ -124,13 +142,14 @@ void CpuOps::attention(const Bf16* q,
     }
     narrow(numerators, part.count * d, o + (row * heads + part.first) * d);
   };
-  split(n * shares, 3 * length * d * (heads + 1) / shares, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      const std::int64_t share = item % shares;
-      const std::int64_t first = heads * share / shares;
-      attend(item / shares, {first, heads * (share + 1) / shares - first});
-    }
-  });
+  split(
+      n * shares, 3 * length * d * (heads + 1) / shares, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) {
+          const std::int64_t share = item % shares;
+          const std::int64_t first = heads * share / shares;
+          attend(item / shares, {first, heads * (share + 1) / shares - first});
+        }
+      });
 }
 
 }  // namespace shoal::kernels::cpu

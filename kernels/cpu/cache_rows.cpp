@@ -1,4 +1,5 @@
-// Rotation, and rows as the caches store them: window (q8), main KV (q4kv), index keys (q4); model spec 3.5 to 3.8.
+// Rotation, and rows as the caches store them: window (q8), main KV (q4kv), index keys (q4); model
+// spec 3.5 to 3.8.
 #include <array>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -17,7 +18,10 @@ struct Rotation {
   std::array<float, kMaxPairs> sin;
 };
 
-void make_rotation(std::int64_t position, std::span<const float> freqs, bool inverse, Rotation& out) {
+void make_rotation(std::int64_t position,
+                   std::span<const float> freqs,
+                   bool inverse,
+                   Rotation& out) {
   const auto p = static_cast<float>(position);
   for (std::size_t i = 0; i < freqs.size(); ++i) {
     const float angle = p * freqs[i];
@@ -74,7 +78,10 @@ void CpuOps::rope(Bf16* x,
   });
 }
 
-void CpuOps::pack_window(const Bf16* x, std::int64_t n, std::int64_t d, std::byte* const* out) const {
+void CpuOps::pack_window(const Bf16* x,
+                         std::int64_t n,
+                         std::int64_t d,
+                         std::byte* const* out) const {
   CHECK(d % kGroup == 0);
   split(n, 4 * d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -97,7 +104,10 @@ void CpuOps::pack_main(const Bf16* x, std::int64_t n, std::int64_t d, std::byte*
   });
 }
 
-void CpuOps::pack_index(const Bf16* x, std::int64_t n, std::int64_t d, std::byte* const* out) const {
+void CpuOps::pack_index(const Bf16* x,
+                        std::int64_t n,
+                        std::int64_t d,
+                        std::byte* const* out) const {
   CHECK(d % kGroup == 0);
   split(n, 4 * d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -119,7 +129,8 @@ void CpuOps::qdq_index(Bf16* x, std::int64_t n, std::int64_t d) const {
   });
 }
 
-void CpuOps::pool_pairs(const float* kv, const float* score, std::int64_t m, std::int64_t d, Bf16* y) const {
+void CpuOps::pool_pairs(
+    const float* kv, const float* score, std::int64_t m, std::int64_t d, Bf16* y) const {
   split(m, 32 * d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * d; i < end * d; ++i) {
       const std::int64_t first = i / d * 2 * d + i % d;

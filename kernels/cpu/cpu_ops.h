@@ -1,5 +1,5 @@
-// The operator table on CPU cores: the reference for every other device, and itself a product. One file per operator family
-// defines the members.
+// The operator table on CPU cores: the reference for every other device, and itself a product. One
+// file per operator family defines the members.
 //
 // Work is split over the compute pool by rows, heads or weight rows, never inside a sum.
 #pragma once
@@ -35,12 +35,21 @@ class CpuOps final : public Ops {
   // residual.cpp
   void rms_norm(const Bf16* x, const float* w, std::int64_t n, std::int64_t d, float eps, Bf16* y)
       const override;
-  void hc_mixes(const Bf16* h, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out)
-      const override;
-  void hc_split(const float* m, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out)
-      const override;
-  void hc_collapse(const Bf16* h, const float* mix, const HcShape& shape, std::int64_t n, Bf16* y)
-      const override;
+  void hc_mixes(const Bf16* h,
+                const HcWeights& w,
+                const HcShape& shape,
+                std::int64_t n,
+                HcMix out) const override;
+  void hc_split(const float* m,
+                const HcWeights& w,
+                const HcShape& shape,
+                std::int64_t n,
+                HcMix out) const override;
+  void hc_collapse(const Bf16* h,
+                   const float* mix,
+                   const HcShape& shape,
+                   std::int64_t n,
+                   Bf16* y) const override;
   void hc_expand(const Bf16* y,
                  const Bf16* h,
                  const float* post,
@@ -58,12 +67,21 @@ class CpuOps final : public Ops {
             std::int64_t heads,
             std::int64_t d,
             bool inverse) const override;
-  void pack_window(const Bf16* x, std::int64_t n, std::int64_t d, std::byte* const* out) const override;
-  void pack_main(const Bf16* x, std::int64_t n, std::int64_t d, std::byte* const* out) const override;
-  void pack_index(const Bf16* x, std::int64_t n, std::int64_t d, std::byte* const* out) const override;
+  void pack_window(const Bf16* x,
+                   std::int64_t n,
+                   std::int64_t d,
+                   std::byte* const* out) const override;
+  void pack_main(const Bf16* x,
+                 std::int64_t n,
+                 std::int64_t d,
+                 std::byte* const* out) const override;
+  void pack_index(const Bf16* x,
+                  std::int64_t n,
+                  std::int64_t d,
+                  std::byte* const* out) const override;
   void qdq_index(Bf16* x, std::int64_t n, std::int64_t d) const override;
-  void pool_pairs(const float* kv, const float* score, std::int64_t m, std::int64_t d, Bf16* y)
-      const override;
+  void pool_pairs(
+      const float* kv, const float* score, std::int64_t m, std::int64_t d, Bf16* y) const override;
 
   // indexer.cpp
   void scale_rows(Bf16* w, std::int64_t count, float factor) const override;
@@ -123,7 +141,8 @@ class CpuOps final : public Ops {
                      float* gates) const override;
 
  private:
-  // body(begin, end) over [0, count); each item costs about `work` multiply-adds. Too little work stays on the caller.
+  // body(begin, end) over [0, count); each item costs about `work` multiply-adds. Too little work
+  // stays on the caller.
   template <class Body>
   void split(std::int64_t count, std::int64_t work, const Body& body) const;
 

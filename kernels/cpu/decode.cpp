@@ -16,7 +16,8 @@ namespace {
   const Words code = __builtin_convertvector(bytes, Words);
   Floats value;
   decode_magnitude<3, 7>(code & 0x7Fu, value);
-  value = __builtin_bit_cast(Floats, __builtin_bit_cast(Words, value) | ((code & 0x80u) << 24)) * scale;
+  value =
+      __builtin_bit_cast(Floats, __builtin_bit_cast(Words, value) | ((code & 0x80u) << 24)) * scale;
   const Words bits = __builtin_bit_cast(Words, value);
   const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
   store(__builtin_bit_cast(Floats, rounded), y);
@@ -24,7 +25,8 @@ namespace {
 
 [[gnu::always_inline]] inline void decode_e2m1(const Words& code, float scale, Floats& value) {
   decode_magnitude<1, 1>(code & 7u, value);
-  value = __builtin_bit_cast(Floats, __builtin_bit_cast(Words, value) | ((code & 8u) << 28)) * scale;
+  value =
+      __builtin_bit_cast(Floats, __builtin_bit_cast(Words, value) | ((code & 8u) << 28)) * scale;
 }
 
 // 16 values from 8 bytes; the even one of a byte sits in the low nibble.
@@ -63,14 +65,18 @@ namespace {
   }
 }
 
-[[gnu::target_clones("avx2", "default")]] void decode_index_row(const std::byte* row, std::int64_t n, float* y) {
+[[gnu::target_clones("avx2", "default")]] void decode_index_row(const std::byte* row,
+                                                                std::int64_t n,
+                                                                float* y) {
   const std::byte* scales = row + n / 2;
   for (std::int64_t i = 0; i < n; i += 16) {
     decode_fp4_16(row + i / 2, ue8m0(static_cast<std::uint8_t>(scales[i / kGroup])), y + i);
   }
 }
 
-[[gnu::target_clones("avx2", "default")]] void decode_main_row(const std::byte* row, std::int64_t n, float* y) {
+[[gnu::target_clones("avx2", "default")]] void decode_main_row(const std::byte* row,
+                                                               std::int64_t n,
+                                                               float* y) {
   const std::byte* scales = row + n / 2;
   for (std::int64_t i = 0; i < n; i += kMainGroup) {
     decode_fp4_16(row + i / 2, kE4m3[static_cast<std::size_t>(scales[i / kMainGroup])], y + i);

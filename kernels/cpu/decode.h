@@ -13,14 +13,17 @@ void widen(const Bf16* x, std::int64_t n, float* y);
 void narrow(const float* x, std::int64_t n, Bf16* y);
 
 // E4M3 codes with a UE8M0 byte per 32, rounded to bf16: window rows, Engram rows, and wo_a.
-void decode_fp8_row(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t n, float* y);
+void decode_fp8_row(const std::uint8_t* codes,
+                    const std::uint8_t* scales,
+                    std::int64_t n,
+                    float* y);
 // Packed E2M1 with a UE8M0 byte per 32: index keys. The values are bf16 numbers.
 void decode_index_row(const std::byte* row, std::int64_t n, float* y);
 // Packed E2M1 with an E4M3 scale per 16: main KV entries. The values are bf16 numbers.
 void decode_main_row(const std::byte* row, std::int64_t n, float* y);
 
-// Value of codes of a narrow float format without its sign; U is an unsigned 32-bit integer or a vector of them, F likewise.
-// NaN codes, which no checkpoint holds, read as the next larger number.
+// Value of codes of a narrow float format without its sign; U is an unsigned 32-bit integer or a
+// vector of them, F likewise. NaN codes, which no checkpoint holds, read as the next larger number.
 template <int kMantissa, int kBias, class U, class F>
 [[gnu::always_inline]] inline void decode_magnitude(const U& code, F& value) {
   constexpr std::uint32_t kOne = 1u << 23;

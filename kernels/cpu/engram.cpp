@@ -20,7 +20,10 @@ void CpuOps::engram_lookup(const EngramTable& table,
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = rows[i];
       CHECK(row >= 0 && row < table.rows);
-      decode_fp8_row(table.codes + row * table.dim, table.scales + row * (table.dim / kGroup), table.dim, values);
+      decode_fp8_row(table.codes + row * table.dim,
+                     table.scales + row * (table.dim / kGroup),
+                     table.dim,
+                     values);
       narrow(values, table.dim, y + i * table.dim);
     }
   });
@@ -47,7 +50,8 @@ void CpuOps::engram_update(Bf16* h,
         Bf16* copy = h + (i * copies + c) * d;
         const float* key = keys + c * d;
         widen(copy, d, stream);
-        const float norms = inverse_rms(precision_, stream, d, shape.norm_eps) * inverse_rms(precision_, key, d, shape.norm_eps);
+        const float norms = inverse_rms(precision_, stream, d, shape.norm_eps) *
+                            inverse_rms(precision_, key, d, shape.norm_eps);
         const float match = dot(precision_, stream, weight + c * d, key, d) * norms * share;
         const float gate = open[i] != 0 ? engram_gate(match) : 0.0F;
         for (std::int64_t j = 0; j < d; ++j) {

@@ -1,4 +1,5 @@
-// Mixture of experts around the expert's linears: gate, routing, activation, weighted sum (model spec 3.9).
+// Mixture of experts around the expert's linears: gate, routing, activation, weighted sum (model
+// spec 3.9).
 #include <algorithm>
 #include <array>
 
@@ -14,7 +15,8 @@ namespace {
 constexpr int kMaxTopK = 64;
 
 // The k best of score + bias, best first; an equal later one does not pass an earlier one.
-void pick_experts(const float* scores, const float* bias, std::int64_t count, int k, std::int32_t* experts) {
+void pick_experts(
+    const float* scores, const float* bias, std::int64_t count, int k, std::int32_t* experts) {
   std::array<float, kMaxTopK> best;
   int found = 0;
   for (std::int64_t e = 0; e < count; ++e) {
@@ -33,8 +35,12 @@ void pick_experts(const float* scores, const float* bias, std::int64_t count, in
   }
 }
 
-// Unbiased scores of the chosen, normalised. The floor of 1e-20 is the model's own, not a norm's eps.
-void weigh_experts(const float* scores, const std::int32_t* experts, const RouteParams& params, float* weights) {
+// Unbiased scores of the chosen, normalised. The floor of 1e-20 is the model's own, not a norm's
+// eps.
+void weigh_experts(const float* scores,
+                   const std::int32_t* experts,
+                   const RouteParams& params,
+                   float* weights) {
   float total = 0;
   for (int i = 0; i < params.top_k; ++i) {
     weights[i] = scores[experts[i]];
@@ -46,12 +52,8 @@ void weigh_experts(const float* scores, const std::int32_t* experts, const Route
 }
 
 // t = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))).
-[[gnu::target_clones("avx2", "default")]] void activate(const Bf16* g,
-                                                        const Bf16* u,
-                                                        float weight,
-                                                        float limit,
-                                                        std::int64_t n,
-                                                        Bf16* t) {
+[[gnu::target_clones("avx2", "default")]] void activate(
+    const Bf16* g, const Bf16* u, float weight, float limit, std::int64_t n, Bf16* t) {
   for (std::int64_t j = 0; j < n; ++j) {
     const float gate = std::min(to_float(g[j]), limit);
     const float up = std::min(std::max(to_float(u[j]), -limit), limit);
@@ -115,7 +117,9 @@ void CpuOps::combine(const Bf16* outputs,
       for (int slot = 0; slot < k; ++slot) {
         order[static_cast<std::size_t>(slot)] = slot;
       }
-      std::sort(order.begin(), order.begin() + k, [&](int a, int b) { return experts[i * k + a] < experts[i * k + b]; });
+      std::sort(order.begin(), order.begin() + k, [&](int a, int b) {
+        return experts[i * k + a] < experts[i * k + b];
+      });
       std::fill_n(total, d, 0.0F);
       const auto add = [&](const Bf16* row) {
         for (std::int64_t j = 0; j < d; ++j) {

@@ -1,4 +1,5 @@
-// Index scores: how much each cached entry matters to one query row (model spec 3.8), fp32, heads in ascending order.
+// Index scores: how much each cached entry matters to one query row (model spec 3.8), fp32, heads
+// in ascending order.
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/decode.h"
 #include "schemas/check.h"
@@ -14,7 +15,10 @@ struct IndexQuery {
   std::int64_t heads = 0;
 };
 
-float score_key(const IndexQuery& query, const float* key, std::int64_t dim, SumPrecision precision) {
+float score_key(const IndexQuery& query,
+                const float* key,
+                std::int64_t dim,
+                SumPrecision precision) {
   float score = 0;
   for (std::int64_t h = 0; h < query.heads; ++h) {
     const float s = dot(precision, query.q + h * dim, key, dim);
@@ -26,7 +30,9 @@ float score_key(const IndexQuery& query, const float* key, std::int64_t dim, Sum
 // Walks the entries of ranges in order, starting at the `skip`-th.
 class EntryWalk {
  public:
-  EntryWalk(std::span<const EntryRange> ranges, std::int64_t skip) : range_(ranges.data()), offset_(skip) {}
+  EntryWalk(std::span<const EntryRange> ranges, std::int64_t skip)
+      : range_(ranges.data()),
+        offset_(skip) {}
 
   std::int64_t next() {
     while (offset_ >= range_->count) {

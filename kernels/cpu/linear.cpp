@@ -1,5 +1,6 @@
-// Matrix products. A quantised weight is decoded in tiles of 16 rows x 32 columns and applied to every row of the call; bf16 and
-// fp32 weights a row at a time. Either way a row's sums do not depend on how many rows the call has.
+// Matrix products. A quantised weight is decoded in tiles of 16 rows x 32 columns and applied to
+// every row of the call; bf16 and fp32 weights a row at a time. Either way a row's sums do not
+// depend on how many rows the call has.
 #include <algorithm>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -15,7 +16,8 @@ constexpr int kTileRows = 16;
 // Rows of x per pass over a tile: their sums (4 KiB) stay in the L1 cache.
 constexpr std::int64_t kStripRows = 64;
 
-// One block of 32 columns of 16 weight rows, transposed so that lanes are weight rows, and the rows' scales.
+// One block of 32 columns of 16 weight rows, transposed so that lanes are weight rows, and the
+// rows' scales.
 struct Tile {
   alignas(32) float values[kGroup][kTileRows];
   alignas(32) float scales[kTileRows];
@@ -35,9 +37,10 @@ using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
   for (int round = 0; round < 4; ++round) {
     Bytes16 t[16];
     for (int i = 0; i < 8; ++i) {
-      t[2 * i] = __builtin_shufflevector(m[i], m[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      t[2 * i + 1] =
-          __builtin_shufflevector(m[i], m[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+      t[2 * i] = __builtin_shufflevector(
+          m[i], m[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      t[2 * i + 1] = __builtin_shufflevector(
+          m[i], m[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     }
     std::memcpy(m, t, sizeof t);
   }
@@ -59,17 +62,22 @@ template <int kMantissa, int kBias, int kSign>
   }
 }
 
-// First bytes of the tile's rows; rows beyond the matrix repeat the last one and are not stored later.
+// First bytes of the tile's rows; rows beyond the matrix repeat the last one and are not stored
+// later.
 using RowBytes = const std::uint8_t* [kTileRows];
 
-[[gnu::always_inline]] inline void load_columns(const RowBytes& rows, std::int64_t offset, Bytes16 (&m)[16]) {
+[[gnu::always_inline]] inline void load_columns(const RowBytes& rows,
+                                                std::int64_t offset,
+                                                Bytes16 (&m)[16]) {
   for (int r = 0; r < kTileRows; ++r) {
     std::memcpy(&m[r], rows[r] + offset, sizeof m[r]);
   }
   transpose(m);
 }
 
-[[gnu::target_clones("avx2", "default")]] void decode_fp8(const RowBytes& rows, std::int64_t block, Tile& tile) {
+[[gnu::target_clones("avx2", "default")]] void decode_fp8(const RowBytes& rows,
+                                                          std::int64_t block,
+                                                          Tile& tile) {
   for (int half = 0; half < 2; ++half) {
     Bytes16 columns[16];
     load_columns(rows, block * kGroup + half * 16, columns);
@@ -79,7 +87,9 @@ using RowBytes = const std::uint8_t* [kTileRows];
   }
 }
 
-[[gnu::target_clones("avx2", "default")]] void decode_fp4(const RowBytes& rows, std::int64_t block, Tile& tile) {
+[[gnu::target_clones("avx2", "default")]] void decode_fp4(const RowBytes& rows,
+                                                          std::int64_t block,
+                                                          Tile& tile) {
   Bytes16 columns[16];
   load_columns(rows, block * kGroup / 2, columns);
   for (int j = 0; j < 16; ++j) {
@@ -88,8 +98,9 @@ using RowBytes = const std::uint8_t* [kTileRows];
   }
 }
 
-// acc [n][16] += (sum over the block of 32) * s_x * s_w: the block's sum is rounded to fp32, then scaled, then added.
-// In fp32, two vectors of weight rows times four chains of columns fill half the registers of an AVX2 core.
+// acc [n][16] += (sum over the block of 32) * s_x * s_w: the block's sum is rounded to fp32, then
+// scaled, then added. In fp32, two vectors of weight rows times four chains of columns fill half
+// the registers of an AVX2 core.
 template <class Acc>
 [[gnu::always_inline]] inline void accumulate_tile(const Tile& tile,
                                                    const QuantFloats& x,
@@ -147,7 +158,8 @@ class TileReader {
     for (int r = 0; r < kTileRows; ++r) {
       const std::int64_t row = std::min(first + r, w.rows - 1);
       rows_[r] = reinterpret_cast<const std::uint8_t*>(w.values) + row * row_bytes;
-      scales_[r] = w.scales + (w.format == WeightFormat::kFp8 ? row / kGroup : row) * (w.cols / kGroup);
+      scales_[r] =
+          w.scales + (w.format == WeightFormat::kFp8 ? row / kGroup : row) * (w.cols / kGroup);
     }
   }
 
@@ -172,7 +184,8 @@ void multiply_tile(const Weight& w,
                    SumPrecision precision,
                    Bf16* y) {
   const TileReader reader(w, first);
-  const auto accumulate = precision == SumPrecision::kSingle ? accumulate_single : accumulate_double;
+  const auto accumulate =
+      precision == SumPrecision::kSingle ? accumulate_single : accumulate_double;
   alignas(32) float acc[kStripRows][kTileRows] = {};
   Tile tile;
   for (std::int64_t block = 0; block < w.cols / kGroup; ++block) {
@@ -256,8 +269,10 @@ void CpuOps::linear_quantized(const Weight& w, QuantRows x, std::int64_t n, Bf16
   split(tiles, kTileRows * w.cols * (n + 8) / 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
       for (std::int64_t i = 0; i < n; i += kStripRows) {
-        const QuantFloats strip{floats.values + i * w.cols, floats.scales + i * (w.cols / kGroup), w.cols};
-        multiply_tile(w, tile * kTileRows, strip, std::min(kStripRows, n - i), precision_, y + i * w.rows);
+        const QuantFloats strip{
+            floats.values + i * w.cols, floats.scales + i * (w.cols / kGroup), w.cols};
+        multiply_tile(
+            w, tile * kTileRows, strip, std::min(kStripRows, n - i), precision_, y + i * w.rows);
       }
     }
   });
@@ -276,9 +291,10 @@ void CpuOps::linear_bf16(const Weight& w,
     widen(x + i * x_stride, w.cols, floats + i * w.cols);
   }
   split(w.rows, w.cols * (n + 1), [&](std::int64_t begin, std::int64_t end) {
-    multiply_rows(w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
-      y[i * y_stride + row] = to_bf16(value);
-    });
+    multiply_rows(
+        w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
+          y[i * y_stride + row] = to_bf16(value);
+        });
   });
 }
 
@@ -288,9 +304,10 @@ void CpuOps::linear_f32(const Weight& w, const Bf16* x, std::int64_t n, float* y
   float* floats = reserve(buffer, n * w.cols);
   widen(x, n * w.cols, floats);
   split(w.rows, w.cols * (n + 1), [&](std::int64_t begin, std::int64_t end) {
-    multiply_rows(w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
-      y[i * w.rows + row] = value;
-    });
+    multiply_rows(
+        w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
+          y[i * w.rows + row] = value;
+        });
   });
 }
 

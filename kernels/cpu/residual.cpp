@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kMaxCopies = 8;
 
 // One row of projections m [(2+C)C] -> pre [C], post [C].
-void split_gates(const float* m, const HcWeights& w, const HcShape& shape, float* pre, float* post) {
+void split_gates(
+    const float* m, const HcWeights& w, const HcShape& shape, float* pre, float* post) {
   const std::int64_t copies = shape.copies;
   for (std::int64_t c = 0; c < copies; ++c) {
     pre[c] = sigmoid(m[c] * w.scale[0] + w.base[c]) + shape.hc_eps;
@@ -23,7 +24,12 @@ void split_gates(const float* m, const HcWeights& w, const HcShape& shape, float
 }
 
 // Divides each of `count` lines of `length` numbers by (its sum + eps).
-void normalize(float* x, std::int64_t count, std::int64_t line, std::int64_t length, std::int64_t step, float eps) {
+void normalize(float* x,
+               std::int64_t count,
+               std::int64_t line,
+               std::int64_t length,
+               std::int64_t step,
+               float eps) {
   for (std::int64_t i = 0; i < count; ++i) {
     float* first = x + i * line;
     float total = 0;
@@ -61,7 +67,8 @@ void split_comb(const float* m, const HcWeights& w, const HcShape& shape, float*
   }
 }
 
-void split_row(const float* m, const HcWeights& w, const HcShape& shape, std::int64_t i, HcMix out) {
+void split_row(
+    const float* m, const HcWeights& w, const HcShape& shape, std::int64_t i, HcMix out) {
   const std::int64_t copies = shape.copies;
   split_gates(m, w, shape, out.pre + i * copies, out.post + i * copies);
   split_comb(m, w, shape, out.comb + i * copies * copies);
@@ -69,7 +76,8 @@ void split_row(const float* m, const HcWeights& w, const HcShape& shape, std::in
 
 }  // namespace
 
-void CpuOps::rms_norm(const Bf16* x, const float* w, std::int64_t n, std::int64_t d, float eps, Bf16* y) const {
+void CpuOps::rms_norm(
+    const Bf16* x, const float* w, std::int64_t n, std::int64_t d, float eps, Bf16* y) const {
   split(n, 4 * d, [&](std::int64_t begin, std::int64_t end) {
     thread_local std::vector<float> buffer;
     float* row = reserve(buffer, d);
@@ -84,7 +92,8 @@ void CpuOps::rms_norm(const Bf16* x, const float* w, std::int64_t n, std::int64_
   });
 }
 
-void CpuOps::hc_mixes(const Bf16* h, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out) const {
+void CpuOps::hc_mixes(
+    const Bf16* h, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out) const {
   CHECK(shape.copies <= kMaxCopies);
   const std::int64_t width = shape.copies * shape.dim;
   const std::int64_t projections = (2 + shape.copies) * shape.copies;
@@ -103,14 +112,16 @@ void CpuOps::hc_mixes(const Bf16* h, const HcWeights& w, const HcShape& shape, s
   });
 }
 
-void CpuOps::hc_split(const float* m, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out) const {
+void CpuOps::hc_split(
+    const float* m, const HcWeights& w, const HcShape& shape, std::int64_t n, HcMix out) const {
   const std::int64_t projections = (2 + shape.copies) * shape.copies;
   for (std::int64_t i = 0; i < n; ++i) {
     split_row(m + i * projections, w, shape, i, out);
   }
 }
 
-void CpuOps::hc_collapse(const Bf16* h, const float* mix, const HcShape& shape, std::int64_t n, Bf16* y) const {
+void CpuOps::hc_collapse(
+    const Bf16* h, const float* mix, const HcShape& shape, std::int64_t n, Bf16* y) const {
   const std::int64_t copies = shape.copies;
   const std::int64_t d = shape.dim;
   split(n, 2 * copies * d, [&](std::int64_t begin, std::int64_t end) {
@@ -155,7 +166,8 @@ void CpuOps::hc_expand(const Bf16* y,
 }
 
 void CpuOps::hc_mean(const Bf16* h, const HcShape& shape, std::int64_t n, Bf16* y) const {
-  CHECK(std::has_single_bit(static_cast<std::uint64_t>(shape.copies)));  // so that the share is exact
+  CHECK(
+      std::has_single_bit(static_cast<std::uint64_t>(shape.copies)));  // so that the share is exact
   thread_local std::vector<float> buffer;
   float* mix = reserve(buffer, n * shape.copies);
   std::fill_n(mix, n * shape.copies, 1.0F / static_cast<float>(shape.copies));

@@ -7,7 +7,9 @@
 
 namespace shoal::kernels::cpu {
 
-inline float exp_float(float x) { return static_cast<float>(portable::exp(static_cast<double>(x))); }
+inline float exp_float(float x) {
+  return static_cast<float>(portable::exp(static_cast<double>(x)));
+}
 
 inline float sigmoid(float x) {
   return static_cast<float>(1.0 / (1.0 + portable::exp(-static_cast<double>(x))));

@@ -1,4 +1,5 @@
-// Sums of products: lanes in four independent chains, a fixed tree, then what is left over one by one.
+// Sums of products: lanes in four independent chains, a fixed tree, then what is left over one by
+// one.
 #include "kernels/cpu/sums.h"
 
 #include <cmath>
@@ -12,11 +13,12 @@ namespace {
 constexpr int kChains = 4;
 // Elements per round.
 template <class Acc>
-constexpr std::int64_t kStride = kChains * Acc::kWidth;
+constexpr std::int64_t kStride = kChains* Acc::kWidth;
 
 // Sum over i of the product of factors[.][i].
 template <class Acc, int kFactors>
-[[gnu::always_inline]] inline float sum_products(const float* const (&factors)[kFactors], std::int64_t n) {
+[[gnu::always_inline]] inline float sum_products(const float* const (&factors)[kFactors],
+                                                 std::int64_t n) {
   typename Acc::Vector chain[kChains] = {};
   std::int64_t i = 0;
   for (; i + kStride<Acc> <= n; i += kStride<Acc>) {
@@ -82,11 +84,15 @@ template <class Acc>
   return sum_products<Double, 1>({a}, n);
 }
 
-[[gnu::target_clones("avx2", "default")]] float dot_single(const float* a, const float* b, std::int64_t n) {
+[[gnu::target_clones("avx2", "default")]] float dot_single(const float* a,
+                                                           const float* b,
+                                                           std::int64_t n) {
   return sum_products<Single, 2>({a, b}, n);
 }
 
-[[gnu::target_clones("avx2", "default")]] float dot_double(const float* a, const float* b, std::int64_t n) {
+[[gnu::target_clones("avx2", "default")]] float dot_double(const float* a,
+                                                           const float* b,
+                                                           std::int64_t n) {
   return sum_products<Double, 2>({a, b}, n);
 }
 
@@ -148,7 +154,8 @@ void weighted_sum(SumPrecision precision,
                   std::int64_t count,
                   std::int64_t d,
                   float* y) {
-  (precision == SumPrecision::kSingle ? rows_single : rows_double)(weights, weight_stride, rows, count, d, y);
+  (precision == SumPrecision::kSingle ? rows_single : rows_double)(
+      weights, weight_stride, rows, count, d, y);
 }
 
 }  // namespace shoal::kernels::cpu

@@ -1,6 +1,8 @@
-// Every sum the model calls fp32, in one fixed order per length: the same bits for any batch, thread count and instruction set.
+// Every sum the model calls fp32, in one fixed order per length: the same bits for any batch,
+// thread count and instruction set.
 //
-// kSingle sums in fp32 (the product). kDouble sums in double and rounds once, where the golden data does (the test mode).
+// kSingle sums in fp32 (the product). kDouble sums in double and rounds once, where the golden data
+// does (the test mode).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
-// Lanes of float or double in the compiler's own vector types, so that one source gives the same bits on every CPU.
+// Lanes of float or double in the compiler's own vector types, so that one source gives the same
+// bits on every CPU.
 //
-// Vectors travel by reference only: passed by value they would depend on the ABI of the instruction set.
+// Vectors travel by reference only: passed by value they would depend on the ABI of the instruction
+// set.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +24,16 @@ struct Single {
   using Vector = Floats;
   static constexpr int kWidth = kLanes;
 };
+
 struct Double {
   using Scalar = double;
   using Vector = Doubles;
   static constexpr int kWidth = kLanes / 2;
 };
 
-[[gnu::always_inline]] inline void load(const float* p, Floats& v) { std::memcpy(&v, p, sizeof v); }
+[[gnu::always_inline]] inline void load(const float* p, Floats& v) {
+  std::memcpy(&v, p, sizeof v);
+}
 
 [[gnu::always_inline]] inline void load(const float* p, Doubles& v) {
   HalfFloats f;
@@ -36,7 +41,9 @@ struct Double {
   v = __builtin_convertvector(f, Doubles);
 }
 
-[[gnu::always_inline]] inline void store(const Floats& v, float* p) { std::memcpy(p, &v, sizeof v); }
+[[gnu::always_inline]] inline void store(const Floats& v, float* p) {
+  std::memcpy(p, &v, sizeof v);
+}
 
 [[gnu::always_inline]] inline void store(const Doubles& v, float* p) {
   const HalfFloats f = __builtin_convertvector(v, HalfFloats);
@@ -48,6 +55,8 @@ struct Double {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-[[gnu::always_inline]] inline double add_lanes(const Doubles& v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+[[gnu::always_inline]] inline double add_lanes(const Doubles& v) {
+  return (v[0] + v[2]) + (v[1] + v[3]);
+}
 
 }  // namespace shoal::kernels::cpu

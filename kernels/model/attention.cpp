@@ -1,4 +1,5 @@
-// Attention of one backbone layer: projections, window rows, the attention list of every row, output projection (model spec 3.6).
+// Attention of one backbone layer: projections, window rows, the attention list of every row,
+// output projection (model spec 3.6).
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +11,8 @@ namespace shoal::kernels {
 
 namespace {
 
-// Query rows whose lists are built at a time: bounds the lists' memory (10 KB a row at window 128 + top-k 512).
+// Query rows whose lists are built at a time: bounds the lists' memory (10 KB a row at window 128 +
+// top-k 512).
 constexpr std::int64_t kListTile = 256;
 
 }  // namespace
@@ -46,7 +48,8 @@ void Graph::attention(GraphStep& step, const Bf16* x, Bf16* y) const {
 
   if (config_.is_kv_source(step.layer)) {
     const bool decoder_half = step.layer == config_.decoder_start();
-    append_global(step, step.layer, rows, x, decoder_half ? Writers::kFullStackOnly : Writers::kAllSpans);
+    append_global(
+        step, step.layer, rows, x, decoder_half ? Writers::kFullStackOnly : Writers::kAllSpans);
   }
   if (config_.is_index_source(step.layer)) {
     select(step, x, quantized_qr);
@@ -77,13 +80,25 @@ void Graph::attend(GraphStep& step, const Bf16* q, const std::byte* window_rows,
         fill_list(step, *span_of[row], rows.positions[row], window_rows, lists + i * length);
       }
     });
-    ops_.attention(q + tile * width, lists, length, block(step.layer).sink.data(), scale, n, config_.heads, config_.head_dim,
+    ops_.attention(q + tile * width,
+                   lists,
+                   length,
+                   block(step.layer).sink.data(),
+                   scale,
+                   n,
+                   config_.heads,
+                   config_.head_dim,
                    o + tile * width);
   }
 }
 
-// The canonical list: window slots oldest first with holes at the front, then the picked entries ascending with holes at the end.
-void Graph::fill_list(const GraphStep& step, const RowSpan& span, Position position, const std::byte* window_rows, KvEntry* list) const {
+// The canonical list: window slots oldest first with holes at the front, then the picked entries
+// ascending with holes at the end.
+void Graph::fill_list(const GraphStep& step,
+                      const RowSpan& span,
+                      Position position,
+                      const std::byte* window_rows,
+                      KvEntry* list) const {
   const GraphRun& run = step.runs[static_cast<std::size_t>(span.run)];
   const bool encoder = step.layer < config_.decoder_start();
   const Position floor = encoder ? run.plan->encoder_floor : run.plan->decoder_floor;
@@ -93,7 +108,8 @@ void Graph::fill_list(const GraphStep& step, const RowSpan& span, Position posit
   const WindowRing& ring = run.state->rings[static_cast<std::size_t>(step.layer)];
   const std::int64_t row_bytes = window_row_bytes(config_.head_dim);
   for (Position p = low; p <= position; ++p) {
-    const std::byte* row = p >= span.first ? window_rows + (span.begin + p - span.first) * row_bytes : ring.get(p);
+    const std::byte* row =
+        p >= span.first ? window_rows + (span.begin + p - span.first) * row_bytes : ring.get(p);
     list[holes + p - low] = KvEntry{row, EntryFormat::kWindow};
   }
   if (config_.ratios[static_cast<std::size_t>(step.layer)] == 0) {
@@ -108,16 +124,22 @@ void Graph::fill_list(const GraphStep& step, const RowSpan& span, Position posit
       std::fill(entries + i, entries + config_.index_topk, KvEntry{});
       break;
     }
-    const std::byte* base = arena_.block(run.plan->blocks[static_cast<std::size_t>(picks[i] / source.entries)]);
-    entries[i] = KvEntry{base + source.main_offset + picks[i] % source.entries * arena_.layout().main_row, EntryFormat::kMain};
+    const std::byte* base =
+        arena_.block(run.plan->blocks[static_cast<std::size_t>(picks[i] / source.entries)]);
+    entries[i] =
+        KvEntry{base + source.main_offset + picks[i] % source.entries * arena_.layout().main_row,
+                EntryFormat::kMain};
   }
 }
 
 void Graph::store_window(GraphStep& step, const std::byte* window_rows) const {
   const std::int64_t row_bytes = window_row_bytes(config_.head_dim);
   for (const RowSpan& span : step.rows->spans) {
-    WindowRing& ring = step.runs[static_cast<std::size_t>(span.run)].state->rings[static_cast<std::size_t>(step.layer)];
-    for (std::int64_t i = std::max<std::int64_t>(0, span.count - config_.window - kRingSlack); i < span.count; ++i) {
+    WindowRing& ring = step.runs[static_cast<std::size_t>(span.run)]
+                           .state->rings[static_cast<std::size_t>(step.layer)];
+    for (std::int64_t i = std::max<std::int64_t>(0, span.count - config_.window - kRingSlack);
+         i < span.count;
+         ++i) {
       ring.put(span.first + i, window_rows + (span.begin + i) * row_bytes);
     }
   }

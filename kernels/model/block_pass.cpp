@@ -1,5 +1,6 @@
-// The two halves of a layer around the experts (model spec 3.4, 3.9). The pre-mix lags one sublayer: attention collapses with the
-// previous layer's, the feed-forward part with the attention's.
+// The two halves of a layer around the experts (model spec 3.4, 3.9). The pre-mix lags one
+// sublayer: attention collapses with the previous layer's, the feed-forward part with the
+// attention's.
 #include "kernels/model/block_pass.h"
 
 #include <algorithm>
@@ -10,15 +11,22 @@
 
 namespace shoal::kernels {
 
-QuantRows quantize_rows(const Ops& ops, Workspace& space, const Bf16* x, std::int64_t n, std::int64_t k) {
+QuantRows quantize_rows(
+    const Ops& ops, Workspace& space, const Bf16* x, std::int64_t n, std::int64_t k) {
   const QuantRows out{space.take<std::uint8_t>(n * k), space.take<std::uint8_t>(n * k / kGroup)};
   ops.quantize(x, n, k, out);
   return out;
 }
 
-void embed_row(const Model& model, const HcShape& hc, TokenId token, const Bf16* feature, Bf16* h, float* pre) {
+void embed_row(const Model& model,
+               const HcShape& hc,
+               TokenId token,
+               const Bf16* feature,
+               Bf16* h,
+               float* pre) {
   const auto* table = reinterpret_cast<const Bf16*>(model.weights.embed.values);
-  const Bf16* row = feature != nullptr ? feature : table + static_cast<std::int64_t>(token) * hc.dim;
+  const Bf16* row =
+      feature != nullptr ? feature : table + static_cast<std::int64_t>(token) * hc.dim;
   for (std::int64_t c = 0; c < hc.copies; ++c) {
     std::copy_n(row, hc.dim, h + c * hc.dim);
     pre[c] = c == 0 ? 1.0F : 0.0F;
@@ -28,12 +36,20 @@ void embed_row(const Model& model, const HcShape& hc, TokenId token, const Bf16*
 namespace {
 
 HcMix take_mix(Workspace& space, const HcShape& hc, std::int64_t n) {
-  return HcMix{space.take<float>(n * hc.copies), space.take<float>(n * hc.copies), space.take<float>(n * hc.copies * hc.copies)};
+  return HcMix{space.take<float>(n * hc.copies),
+               space.take<float>(n * hc.copies),
+               space.take<float>(n * hc.copies * hc.copies)};
 }
 
 // Gate and routing of u [n][D] into the exchange.
-void route_rows(const Ops& ops, const ModelConfig& config, const BlockWeights& w, const BlockRows& rows, const Bf16* u, int top_k,
-                Workspace& space, Exchange& exchange) {
+void route_rows(const Ops& ops,
+                const ModelConfig& config,
+                const BlockWeights& w,
+                const BlockRows& rows,
+                const Bf16* u,
+                int top_k,
+                Workspace& space,
+                Exchange& exchange) {
   const std::int64_t n = rows.count;
   auto* scores = space.take<float>(n * w.gate.rows);
   ops.gate_scores(w.gate, u, n, scores);
@@ -50,8 +66,14 @@ void route_rows(const Ops& ops, const ModelConfig& config, const BlockWeights& w
 
 }  // namespace
 
-PendingExperts pass_to_experts(const Ops& ops, const ModelConfig& config, const HcShape& hc, int layer, const BlockWeights& w,
-                               const BlockRows& rows, Workspace& space, const AttentionPart& attention) {
+PendingExperts pass_to_experts(const Ops& ops,
+                               const ModelConfig& config,
+                               const HcShape& hc,
+                               int layer,
+                               const BlockWeights& w,
+                               const BlockRows& rows,
+                               Workspace& space,
+                               const AttentionPart& attention) {
   const std::int64_t n = rows.count;
   const HcMix attn = take_mix(space, hc, n);
   ops.hc_mixes(rows.h, w.hc_attn.view(), hc, n, attn);
@@ -73,7 +95,8 @@ PendingExperts pass_to_experts(const Ops& ops, const ModelConfig& config, const 
   Exchange& exchange = pending.exchange;
   exchange.layer = layer;
   exchange.rows = n;
-  exchange.top_k = layer < config.layers ? config.experts_per_token : config.draft_experts_per_token;
+  exchange.top_k =
+      layer < config.layers ? config.experts_per_token : config.draft_experts_per_token;
   exchange.dim = hc.dim;
   exchange.x = quantize_rows(ops, space, u, n, hc.dim);
   route_rows(ops, config, w, rows, u, exchange.top_k, space, exchange);
@@ -81,8 +104,13 @@ PendingExperts pass_to_experts(const Ops& ops, const ModelConfig& config, const 
   return pending;
 }
 
-void pass_from_experts(const Ops& ops, const ModelConfig& config, const HcShape& hc, const BlockWeights& w, const BlockRows& rows,
-                       const PendingExperts& pending, Workspace& space) {
+void pass_from_experts(const Ops& ops,
+                       const ModelConfig& config,
+                       const HcShape& hc,
+                       const BlockWeights& w,
+                       const BlockRows& rows,
+                       const PendingExperts& pending,
+                       Workspace& space) {
   const std::int64_t n = rows.count;
   const Exchange& exchange = pending.exchange;
   auto* shared = space.take<Bf16>(n * hc.dim);
@@ -93,14 +121,24 @@ void pass_from_experts(const Ops& ops, const ModelConfig& config, const HcShape&
   std::copy_n(pending.ffn.pre, n * hc.copies, rows.pre);
 }
 
-void project_output(const Ops& ops, const ModelConfig& config, const BlockWeights& w, const Bf16* o, std::int64_t n, Workspace& space,
+void project_output(const Ops& ops,
+                    const ModelConfig& config,
+                    const BlockWeights& w,
+                    const Bf16* o,
+                    std::int64_t n,
+                    Workspace& space,
                     Bf16* y) {
   const std::int64_t width = config.heads * config.head_dim;
   const std::int64_t group_width = width / config.o_groups;
   const std::int64_t rank = config.o_groups * config.o_lora;
   auto* z = space.take<Bf16>(n * rank);
   for (std::int64_t g = 0; g < config.o_groups; ++g) {
-    ops.linear_bf16(row_range(w.wo_a, g * config.o_lora, config.o_lora), o + g * group_width, width, n, z + g * config.o_lora, rank);
+    ops.linear_bf16(row_range(w.wo_a, g * config.o_lora, config.o_lora),
+                    o + g * group_width,
+                    width,
+                    n,
+                    z + g * config.o_lora,
+                    rank);
   }
   ops.linear_quantized(w.wo_b, quantize_rows(ops, space, z, n, rank), n, y);
 }

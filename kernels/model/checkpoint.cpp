@@ -62,8 +62,8 @@ Result<Shards> list_shards(const std::filesystem::path& directory) {
     TRY(auto named, shards_of_index(index));
     for (const auto& [file, tensors] : named) {
       if (!shards.contains(file)) {
-        return refuse(directory / file, "missing, but named by " + std::string(kIndexName) +
-                                         ": fetch this shard");
+        return refuse(directory / file,
+                      "missing, but named by " + std::string(kIndexName) + ": fetch this shard");
       }
     }
     shards = std::move(named);
@@ -80,8 +80,9 @@ Result<void> Checkpoint::add(SafetensorsFile file) {
   for (const auto& [name, tensor] : file.tensors()) {
     const auto [it, fresh] = tensors_.try_emplace(name, Found{&tensor, &file.path()});
     if (!fresh) {
-      return refuse(file.path(), "tensor " + name + " is also in " + it->second.file->string() +
-                                    ": remove one of them");
+      return refuse(
+          file.path(),
+          "tensor " + name + " is also in " + it->second.file->string() + ": remove one of them");
     }
   }
   files_.push_back(std::move(file));
@@ -103,8 +104,9 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::filesystem
     TRY(auto file, SafetensorsFile::open(directory / name));
     for (const std::string& tensor : tensors) {
       if (file.find(tensor) == nullptr) {
-        return refuse(file.path(), "lacks tensor " + tensor + ", which " + std::string(kIndexName) +
-                                    " places there: fetch both again");
+        return refuse(file.path(),
+                      "lacks tensor " + tensor + ", which " + std::string(kIndexName) +
+                          " places there: fetch both again");
       }
     }
     checkpoint->bytes_ += file.bytes();

@@ -27,7 +27,8 @@ constexpr std::int64_t kScaleGroup = 32;  // every quantised axis is a multiple 
 class Fields {
  public:
   Fields(simdjson::dom::object object, std::string where)
-      : object_(object), where_(std::move(where)) {}
+      : object_(object),
+        where_(std::move(where)) {}
 
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) {
     std::int64_t value = 0;
@@ -92,8 +93,9 @@ class Fields {
   void expect_flag(std::string_view key, bool only) {
     bool value = only;
     if (has(key) && (object_[key].get(value) != simdjson::SUCCESS || value != only)) {
-      refuse(key, only ? "must be true: no other kind is supported"
-                       : "must be false: no other kind is supported");
+      refuse(key,
+             only ? "must be true: no other kind is supported"
+                  : "must be false: no other kind is supported");
     }
   }
 
@@ -237,15 +239,18 @@ void read_indexer(Fields& f, ModelConfig& c) {
 void read_sources(Fields& f, ModelConfig& c) {
   c.kv_sources = f.list("kv_source_layer_ids", 0, c.layers - 1);
   c.index_sources = f.list("index_source_layer_ids", 0, c.layers - 1);
-  f.require(!c.kv_sources.empty() && is_ascending(c.kv_sources), "kv_source_layer_ids",
+  f.require(!c.kv_sources.empty() && is_ascending(c.kv_sources),
+            "kv_source_layer_ids",
             "must name at least one layer, in ascending order");
   f.require(is_ascending(c.index_sources), "index_source_layer_ids", "must be in ascending order");
-  f.require(std::ranges::includes(c.index_sources, c.kv_sources), "index_source_layer_ids",
+  f.require(std::ranges::includes(c.index_sources, c.kv_sources),
+            "index_source_layer_ids",
             "must hold every layer of kv_source_layer_ids");
   const int candidate = c.candidate_source;
   f.require(candidate < 0 || c.kv_sources.empty() ||
                 (c.is_index_source(candidate) && candidate >= c.kv_sources.back()),
-            "candidate_source_layer_id", "must be an index source that reads the last KV source");
+            "candidate_source_layer_id",
+            "must be an index source that reads the last KV source");
 }
 
 // A compressed layer reads a KV source of its own ratio; draft stages see their window only.
@@ -253,7 +258,8 @@ void read_ratios(Fields& f, ModelConfig& c) {
   c.ratios = f.list("compress_ratios", 0, 2);
   const auto wanted = static_cast<std::size_t>(c.layers + c.stages);
   if (c.ratios.size() != wanted) {
-    f.require(false, "compress_ratios",
+    f.require(false,
+              "compress_ratios",
               "must have " + std::to_string(wanted) +
                   " entries: num_hidden_layers + num_nextn_predict_layers");
     return;
@@ -263,7 +269,8 @@ void read_ratios(Fields& f, ModelConfig& c) {
     const int source = c.kv_owner(layer);
     const bool fits = ratio == 0 ? !c.is_index_source(layer)
                                  : layer < c.layers && source >= 0 && c.ratio(source) == ratio;
-    f.require(fits, "compress_ratios",
+    f.require(fits,
+              "compress_ratios",
               "entry " + std::to_string(layer) + " does not fit that layer's KV and index sources");
   }
 }
@@ -278,7 +285,8 @@ void read_engram(Fields& f, ModelConfig& c) {
   }
   f.require(is_ascending(c.engram_layers), "engram_layer_ids", "must be in ascending order");
   c.engram_rows = f.list<std::int64_t>("engram_num_embeddings", 1, kMaxTableRows);
-  f.require(c.engram_rows.size() == c.engram_layers.size(), "engram_num_embeddings",
+  f.require(c.engram_rows.size() == c.engram_layers.size(),
+            "engram_num_embeddings",
             "must have one entry per layer of engram_layer_ids");
   c.engram_base = f.integer("engram_vocab_size", 2, kMaxTableRows);
   c.engram_heads = f.integer("engram_n_heads", 1, 64);
@@ -298,7 +306,8 @@ void read_stages(Fields& f, ModelConfig& c) {
   c.draft_block = static_cast<int>(f.integer("dspark_block_size", 1, 64));
   c.noise = static_cast<TokenId>(f.integer("dspark_noise_token_id", 0, c.vocab - 1));
   c.taps = f.list("dspark_target_layer_ids", 0, c.layers - 1);
-  f.require(!c.taps.empty() && is_ascending(c.taps), "dspark_target_layer_ids",
+  f.require(!c.taps.empty() && is_ascending(c.taps),
+            "dspark_target_layer_ids",
             "must name at least one layer, in ascending order");
   c.markov_rank = f.integer("dspark_markov_rank", 1, kMaxDim);
   c.draft_experts = f.integer("dspark_n_routed_experts", 1, kMaxExperts);
@@ -328,18 +337,29 @@ void read_format(Fields& f) {
   quantization->expect_text("expert_dtype", "fp4");
   if (quantization->has("weight_block_size")) {
     const auto block = quantization->list("weight_block_size", 1, kMaxDim);
-    quantization->require(block == std::vector<int>{32, 32}, "weight_block_size",
-                          "must be [32, 32]");
+    quantization->require(
+        block == std::vector<int>{32, 32}, "weight_block_size", "must be [32, 32]");
   }
   f.join(*quantization);
 }
 
 }  // namespace
 
-int ModelConfig::kv_owner(int layer) const { return owner(kv_sources, layer); }
-int ModelConfig::index_owner(int layer) const { return owner(index_sources, layer); }
-bool ModelConfig::is_kv_source(int layer) const { return contains(kv_sources, layer); }
-bool ModelConfig::is_index_source(int layer) const { return contains(index_sources, layer); }
+int ModelConfig::kv_owner(int layer) const {
+  return owner(kv_sources, layer);
+}
+
+int ModelConfig::index_owner(int layer) const {
+  return owner(index_sources, layer);
+}
+
+bool ModelConfig::is_kv_source(int layer) const {
+  return contains(kv_sources, layer);
+}
+
+bool ModelConfig::is_index_source(int layer) const {
+  return contains(index_sources, layer);
+}
 
 int ModelConfig::engram_index(int layer) const {
   const auto it = std::ranges::find(engram_layers, layer);

@@ -1,4 +1,5 @@
-// The numbers of one model, read from the HF config.json (model spec 1.1). Sizes are elements unless said otherwise.
+// The numbers of one model, read from the HF config.json (model spec 1.1). Sizes are elements
+// unless said otherwise.
 #pragma once
 
 #include <cstddef>
@@ -60,9 +61,9 @@ struct ModelConfig {
   std::int64_t engram_dim = 0;
   int engram_ngram = 1;
   TokenId engram_pad = 2;
-  std::int64_t engram_vocab = 0;          // compressed ids
+  std::int64_t engram_vocab = 0;  // compressed ids
 
-  int stages = 0;                         // DSpark
+  int stages = 0;  // DSpark
   int draft_block = 0;
   TokenId noise = 0;
   std::vector<int> taps;
@@ -75,13 +76,17 @@ struct ModelConfig {
   TokenId pad = 2;
   TokenId image_token = -1;
 
-  int decoder_start() const { return kv_sources.back(); }  // first decoder layer: the last KV source (model spec 2.1)
+  int decoder_start() const {
+    return kv_sources.back();
+  }  // first decoder layer: the last KV source (model spec 2.1)
+
   int ratio(int layer) const { return ratios[static_cast<std::size_t>(layer)]; }
-  int kv_owner(int layer) const;                           // largest KV source <= layer; -1 if none
-  int index_owner(int layer) const;                        // largest index source <= layer; -1 if none
+
+  int kv_owner(int layer) const;     // largest KV source <= layer; -1 if none
+  int index_owner(int layer) const;  // largest index source <= layer; -1 if none
   bool is_kv_source(int layer) const;
   bool is_index_source(int layer) const;
-  int engram_index(int layer) const;                       // position in engram_layers, -1 if none
+  int engram_index(int layer) const;  // position in engram_layers, -1 if none
 };
 
 // Reads DIR/config.json. kMisconfigured names the file and the missing or impossible field.

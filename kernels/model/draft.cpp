@@ -1,4 +1,5 @@
-// Draft rows see every committed row of the window and each other, both ways; their own rows never enter the rings.
+// Draft rows see every committed row of the window and each other, both ways; their own rows never
+// enter the rings.
 #include "kernels/model/draft.h"
 
 #include <algorithm>
@@ -19,19 +20,25 @@ Drafter::Drafter(const Model& model, const Ops& ops, ExpertPort& experts)
 }
 
 std::vector<WindowRing> Drafter::make_rings() const {
-  return std::vector<WindowRing>(static_cast<std::size_t>(config_.stages), WindowRing(config_.window, window_row_bytes(config_.head_dim)));
+  return std::vector<WindowRing>(static_cast<std::size_t>(config_.stages),
+                                 WindowRing(config_.window, window_row_bytes(config_.head_dim)));
 }
 
 std::vector<Bf16> Drafter::main_x(const Bf16* taps, std::int64_t n) {
   space_.reset();
   const DraftWeights& w = model_.weights.draft;
   std::vector<Bf16> out(static_cast<std::size_t>(n * config_.dim));
-  ops_.linear_quantized(w.main_proj, quantize_rows(ops_, space_, taps, n, w.main_proj.cols), n, out.data());
+  ops_.linear_quantized(
+      w.main_proj, quantize_rows(ops_, space_, taps, n, w.main_proj.cols), n, out.data());
   ops_.rms_norm(out.data(), w.main_norm.data(), n, config_.dim, config_.eps, out.data());
   return out;
 }
 
-void Drafter::window_rows(const BlockWeights& w, const Bf16* x, const std::int64_t* positions, std::int64_t n, std::byte* out) {
+void Drafter::window_rows(const BlockWeights& w,
+                          const Bf16* x,
+                          const std::int64_t* positions,
+                          std::int64_t n,
+                          std::byte* out) {
   const std::int64_t d = config_.head_dim;
   auto* kv = space_.take<Bf16>(n * d);
   ops_.linear_quantized(w.wkv, quantize_rows(ops_, space_, x, n, config_.dim), n, kv);
@@ -44,7 +51,10 @@ void Drafter::window_rows(const BlockWeights& w, const Bf16* x, const std::int64
   ops_.pack_window(kv, n, d, rows);
 }
 
-void Drafter::commit(std::vector<WindowRing>& rings, const Bf16* main_x, Position first, std::int64_t n) {
+void Drafter::commit(std::vector<WindowRing>& rings,
+                     const Bf16* main_x,
+                     Position first,
+                     std::int64_t n) {
   const std::int64_t row_bytes = window_row_bytes(config_.head_dim);
   for (std::size_t stage = 0; stage < rings.size(); ++stage) {
     space_.reset();
@@ -60,7 +70,8 @@ void Drafter::commit(std::vector<WindowRing>& rings, const Bf16* main_x, Positio
   }
 }
 
-void Drafter::attention(int stage, const WindowRing& ring, Position first_row, Position last, const Bf16* x, Bf16* y) {
+void Drafter::attention(
+    int stage, const WindowRing& ring, Position first_row, Position last, const Bf16* x, Bf16* y) {
   const BlockWeights& w = model_.weights.stages[static_cast<std::size_t>(stage)];
   const std::int64_t n = config_.draft_block;
   const std::int64_t d = config_.head_dim;
@@ -83,7 +94,9 @@ void Drafter::attention(int stage, const WindowRing& ring, Position first_row, P
   for (Position p = std::max(first_row, last - config_.window + 1); p <= last; ++p) {
     order.push_back(p);
   }
-  std::sort(order.begin(), order.end(), [&](Position a, Position b) { return a % config_.window < b % config_.window; });
+  std::sort(order.begin(), order.end(), [&](Position a, Position b) {
+    return a % config_.window < b % config_.window;
+  });
   const auto length = static_cast<std::int64_t>(order.size()) + n;
   auto* lists = space_.take<KvEntry>(n * length);
   for (std::int64_t row = 0; row < n; ++row) {
@@ -92,7 +105,8 @@ void Drafter::attention(int stage, const WindowRing& ring, Position first_row, P
       list[i] = KvEntry{ring.get(order[i]), EntryFormat::kWindow};
     }
     for (std::int64_t i = 0; i < n; ++i) {
-      list[static_cast<std::int64_t>(order.size()) + i] = KvEntry{own + i * window_row_bytes(d), EntryFormat::kWindow};
+      list[static_cast<std::int64_t>(order.size()) + i] =
+          KvEntry{own + i * window_row_bytes(d), EntryFormat::kWindow};
     }
   }
   auto* o = space_.take<Bf16>(n * width);
@@ -102,22 +116,31 @@ void Drafter::attention(int stage, const WindowRing& ring, Position first_row, P
   project_output(ops_, config_, w, o, n, space_, y);
 }
 
-DraftResult Drafter::draft(const std::vector<WindowRing>& rings, Position first_row, Position last, TokenId anchor,
+DraftResult Drafter::draft(const std::vector<WindowRing>& rings,
+                           Position first_row,
+                           Position last,
+                           TokenId anchor,
                            const ChooseDraft& choose) {
   const std::int64_t n = config_.draft_block;
   std::vector<Bf16> h(static_cast<std::size_t>(n * hc_.copies * hc_.dim));
   std::vector<float> pre(static_cast<std::size_t>(n * hc_.copies));
   const std::vector<std::uint8_t> no_image(static_cast<std::size_t>(n), 0);
   for (std::int64_t i = 0; i < n; ++i) {
-    embed_row(model_, hc_, i == 0 ? anchor : config_.noise, nullptr, h.data() + i * hc_.copies * hc_.dim, pre.data() + i * hc_.copies);
+    embed_row(model_,
+              hc_,
+              i == 0 ? anchor : config_.noise,
+              nullptr,
+              h.data() + i * hc_.copies * hc_.dim,
+              pre.data() + i * hc_.copies);
   }
   const BlockRows rows{n, h.data(), pre.data(), no_image.data()};
   for (int stage = 0; stage < config_.stages; ++stage) {
     space_.reset();
     const BlockWeights& w = model_.weights.stages[static_cast<std::size_t>(stage)];
-    PendingExperts pending =
-        pass_to_experts(ops_, config_, hc_, config_.layers + stage, w, rows, space_,
-                        [&](const Bf16* x, Bf16* y) { attention(stage, rings[static_cast<std::size_t>(stage)], first_row, last, x, y); });
+    PendingExperts pending = pass_to_experts(
+        ops_, config_, hc_, config_.layers + stage, w, rows, space_, [&](const Bf16* x, Bf16* y) {
+          attention(stage, rings[static_cast<std::size_t>(stage)], first_row, last, x, y);
+        });
     CHECK(experts_.start(pending.exchange));
     pass_from_experts(ops_, config_, hc_, w, rows, pending, space_);
   }
@@ -146,14 +169,17 @@ void Drafter::markov(DraftResult& result, TokenId anchor, const ChooseDraft& cho
     ops_.linear_f32(w.markov_head, row, 1, bias.data());
     const float* base = result.base_logits.data() + i * config_.vocab;
     float* logits = result.logits.data() + i * config_.vocab;
-    std::transform(base, base + config_.vocab, bias.data(), logits, [](float a, float b) { return a + b; });
+    std::transform(
+        base, base + config_.vocab, bias.data(), logits, [](float a, float b) { return a + b; });
     std::copy_n(result.hidden.data() + i * config_.dim, config_.dim, joined.data());
     std::copy_n(row, rank, joined.data() + config_.dim);
     float confidence = 0;
     ops_.linear_f32(w.confidence, joined.data(), 1, &confidence);
     result.confidence.push_back(confidence);
     const std::span<const float> view(logits, static_cast<std::size_t>(config_.vocab));
-    previous = choose ? choose(static_cast<int>(i), view) : static_cast<TokenId>(std::max_element(view.begin(), view.end()) - view.begin());
+    previous =
+        choose ? choose(static_cast<int>(i), view)
+               : static_cast<TokenId>(std::max_element(view.begin(), view.end()) - view.begin());
     result.tokens.push_back(previous);
   }
 }

@@ -1,4 +1,5 @@
-// The DSpark draft network: five tokens from one parallel pass of three stages and a sequential Markov head (model spec 5.1).
+// The DSpark draft network: five tokens from one parallel pass of three stages and a sequential
+// Markov head (model spec 5.1).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,12 @@
 namespace shoal::kernels {
 
 struct DraftResult {
-  std::vector<TokenId> tokens;       // [draft_block]
-  std::vector<float> base_logits;    // [draft_block][vocab], before the Markov bias
-  std::vector<float> logits;         // [draft_block][vocab], what the token was chosen from
-  std::vector<float> confidence;     // [draft_block] logits; conditional on all earlier drafts being accepted
-  std::vector<Bf16> hidden;          // [draft_block][dim], before the norm
+  std::vector<TokenId> tokens;     // [draft_block]
+  std::vector<float> base_logits;  // [draft_block][vocab], before the Markov bias
+  std::vector<float> logits;       // [draft_block][vocab], what the token was chosen from
+  std::vector<float>
+      confidence;  // [draft_block] logits; conditional on all earlier drafts being accepted
+  std::vector<Bf16> hidden;  // [draft_block][dim], before the norm
 };
 
 // Chooses draft i from its logits; greedy when empty.
@@ -36,12 +38,22 @@ class Drafter {
   std::vector<Bf16> main_x(const Bf16* taps, std::int64_t n);
   // Writes the ring rows of `n` committed positions from `first` on into every stage's ring.
   void commit(std::vector<WindowRing>& rings, const Bf16* main_x, Position first, std::int64_t n);
-  // Drafts behind position `last` (its rows are in the rings) and the anchor token of last + 1. `first_row`: oldest ring position.
-  DraftResult draft(const std::vector<WindowRing>& rings, Position first_row, Position last, TokenId anchor, const ChooseDraft& choose = {});
+  // Drafts behind position `last` (its rows are in the rings) and the anchor token of last + 1.
+  // `first_row`: oldest ring position.
+  DraftResult draft(const std::vector<WindowRing>& rings,
+                    Position first_row,
+                    Position last,
+                    TokenId anchor,
+                    const ChooseDraft& choose = {});
 
  private:
-  void attention(int stage, const WindowRing& ring, Position first_row, Position last, const Bf16* x, Bf16* y);
-  void window_rows(const BlockWeights& w, const Bf16* x, const std::int64_t* positions, std::int64_t n, std::byte* out);
+  void attention(
+      int stage, const WindowRing& ring, Position first_row, Position last, const Bf16* x, Bf16* y);
+  void window_rows(const BlockWeights& w,
+                   const Bf16* x,
+                   const std::int64_t* positions,
+                   std::int64_t n,
+                   std::byte* out);
   void markov(DraftResult& result, TokenId anchor, const ChooseDraft& choose);
 
   const Model& model_;

@@ -23,9 +23,7 @@ class SeedSequence {
  public:
   explicit SeedSequence(std::uint32_t seed) {
     std::uint32_t key = 0x43B0D7E5;
-    const auto hash = [&key](std::uint32_t value) {
-      return scramble(value, key, 0x931E8875);
-    };
+    const auto hash = [&key](std::uint32_t value) { return scramble(value, key, 0x931E8875); };
     for (std::size_t i = 0; i < pool_.size(); ++i) {
       pool_[i] = hash(i == 0 ? seed : 0);
     }
@@ -131,14 +129,17 @@ bool is_prime(std::uint64_t n) {
   });
 }
 
-std::span<const std::int64_t> row_of(const std::vector<std::int64_t>& table, int row,
+std::span<const std::int64_t> row_of(const std::vector<std::int64_t>& table,
+                                     int row,
                                      std::int64_t width) {
   return std::span(table).subspan(static_cast<std::size_t>(row * width),
                                   static_cast<std::size_t>(width));
 }
 
-tl::unexpected<Error> misfit(const std::filesystem::path& directory, std::int64_t count,
-                             const std::string& what, const std::string& field,
+tl::unexpected<Error> misfit(const std::filesystem::path& directory,
+                             std::int64_t count,
+                             const std::string& what,
+                             const std::string& field,
                              std::int64_t expected) {
   return fail(Code::kMisconfigured,
               (directory / "tokenizer.json").string() + ": tokenizer does not fit the model: " +
@@ -148,9 +149,13 @@ tl::unexpected<Error> misfit(const std::filesystem::path& directory, std::int64_
 
 }  // namespace
 
-EngramHash::EngramHash(const std::vector<int>& layers, std::int64_t base, std::int64_t heads,
-                       int ngram, std::int64_t compressed)
-    : ngram_(ngram), columns_((ngram - 1) * heads) {
+EngramHash::EngramHash(const std::vector<int>& layers,
+                       std::int64_t base,
+                       std::int64_t heads,
+                       int ngram,
+                       std::int64_t compressed)
+    : ngram_(ngram),
+      columns_((ngram - 1) * heads) {
   std::int64_t candidate = base;
   for (const int layer : layers) {
     // Primes are taken in ascending order and never twice.
@@ -201,8 +206,10 @@ void EngramHash::rows(int index, std::span<const std::int64_t> slots, std::int64
   }
 }
 
-void engram_slots(std::span<const std::int64_t> history, std::span<const std::uint8_t> dead,
-                  std::int64_t pad, std::int64_t* slots) {
+void engram_slots(std::span<const std::int64_t> history,
+                  std::span<const std::uint8_t> dead,
+                  std::int64_t pad,
+                  std::int64_t* slots) {
   bool open = true;  // nothing behind the start or behind a dead token is seen
   for (std::size_t i = 0; i < history.size(); ++i) {
     open = open && history[i] >= 0 && dead[i] == 0;
@@ -220,11 +227,14 @@ Result<Engram> load_engram(const ModelConfig& c, const std::filesystem::path& di
     return misfit(directory, entries, "tokens", "vocab_size", c.vocab);
   }
   if (tokens.compressed != c.engram_vocab) {
-    return misfit(directory, tokens.compressed, "distinct words", "engram_compressed_vocab_size",
+    return misfit(directory,
+                  tokens.compressed,
+                  "distinct words",
+                  "engram_compressed_vocab_size",
                   c.engram_vocab);
   }
-  EngramHash hash(c.engram_layers, c.engram_base, c.engram_heads, c.engram_ngram,
-                  tokens.compressed);
+  EngramHash hash(
+      c.engram_layers, c.engram_base, c.engram_heads, c.engram_ngram, tokens.compressed);
   if (hash.table_rows() != c.engram_rows) {
     return fail(Code::kMisconfigured,
                 (directory / "config.json").string() +

@@ -1,4 +1,5 @@
-// The layer loop: residual streams, the two sublayers around the experts, the cross to the decoder half, logits.
+// The layer loop: residual streams, the two sublayers around the experts, the cross to the decoder
+// half, logits.
 #include "kernels/model/graph.h"
 
 #include <algorithm>
@@ -10,18 +11,32 @@ namespace shoal::kernels {
 
 namespace {
 
-HcShape hc_shape(const ModelConfig& c) { return HcShape{c.hc, c.dim, c.hc_iters, c.hc_eps, c.eps}; }
+HcShape hc_shape(const ModelConfig& c) {
+  return HcShape{c.hc, c.dim, c.hc_iters, c.hc_eps, c.eps};
+}
 
 // Copies rows of a residual stream and its pre-mix.
-void copy_rows(const Bf16* h, const float* pre, std::int64_t rows, const HcShape& hc, Bf16* h_out, float* pre_out) {
+void copy_rows(const Bf16* h,
+               const float* pre,
+               std::int64_t rows,
+               const HcShape& hc,
+               Bf16* h_out,
+               float* pre_out) {
   std::copy_n(h, rows * hc.copies * hc.dim, h_out);
   std::copy_n(pre, rows * hc.copies, pre_out);
 }
 
 }  // namespace
 
-Graph::Graph(const Model& model, const Ops& ops, ComputePool& pool, KvArena& arena, ExpertPort& experts)
-    : model_(model), config_(model.config), ops_(ops), pool_(pool), arena_(arena), experts_(experts), hc_(hc_shape(model.config)) {}
+Graph::Graph(
+    const Model& model, const Ops& ops, ComputePool& pool, KvArena& arena, ExpertPort& experts)
+    : model_(model),
+      config_(model.config),
+      ops_(ops),
+      pool_(pool),
+      arena_(arena),
+      experts_(experts),
+      hc_(hc_shape(model.config)) {}
 
 QuantRows Graph::quantize(Workspace& space, const Bf16* x, std::int64_t n, std::int64_t k) const {
   return quantize_rows(ops_, space, x, n, k);
@@ -36,7 +51,8 @@ void Graph::start(GraphStep& step) const {
     rows.spans.push_back(RowSpan{static_cast<int>(r), rows.count, count, run.plan->first, false});
     for (std::int64_t i = 0; i < count; ++i) {
       rows.positions.push_back(run.plan->first + i);
-      rows.image.push_back(run.plan->image.empty() ? 0 : run.plan->image[static_cast<std::size_t>(i)]);
+      rows.image.push_back(run.plan->image.empty() ? 0
+                                                   : run.plan->image[static_cast<std::size_t>(i)]);
     }
     rows.count += count;
   }
@@ -48,7 +64,11 @@ void Graph::start(GraphStep& step) const {
     for (std::int64_t i = 0; i < span.count; ++i) {
       const std::int64_t row = span.begin + i;
       const bool image = rows.image[static_cast<std::size_t>(row)] != 0;
-      embed_row(model_, hc_, run.tokens[static_cast<std::size_t>(i)], image ? feature : nullptr, rows.h + row * hc_.copies * hc_.dim,
+      embed_row(model_,
+                hc_,
+                run.tokens[static_cast<std::size_t>(i)],
+                image ? feature : nullptr,
+                rows.h + row * hc_.copies * hc_.dim,
                 rows.pre + row * hc_.copies);
       feature += image ? hc_.dim : 0;
     }
@@ -90,13 +110,20 @@ void Graph::before_experts(GraphStep& step) const {
   }
   const BlockWeights& w = block(step.layer);
   const BlockRows in{rows.count, rows.h, rows.pre, rows.image.data()};
-  step.pending = pass_to_experts(ops_, config_, hc_, step.layer, w, in, step.layer_space,
-                                 [&](const Bf16* x, Bf16* y) { attention(step, x, y); });
+  step.pending = pass_to_experts(
+      ops_, config_, hc_, step.layer, w, in, step.layer_space, [&](const Bf16* x, Bf16* y) {
+        attention(step, x, y);
+      });
 }
 
 void Graph::after_experts(GraphStep& step) const {
   RowSet& rows = *step.rows;
-  pass_from_experts(ops_, config_, hc_, block(step.layer), BlockRows{rows.count, rows.h, rows.pre, rows.image.data()}, step.pending,
+  pass_from_experts(ops_,
+                    config_,
+                    hc_,
+                    block(step.layer),
+                    BlockRows{rows.count, rows.h, rows.pre, rows.image.data()},
+                    step.pending,
                     step.layer_space);
 }
 
@@ -121,7 +148,10 @@ void Graph::cross_to_decoder(GraphStep& step) const {
     if (plan.stack == Stack::kEncoder) {
       keep_rows(step, span);
     }
-    count += plan.stack == Stack::kAll ? span.count : plan.finishes_prompt ? step.runs[static_cast<std::size_t>(span.run)].state->kept_count : 0;
+    count += plan.stack == Stack::kAll ? span.count
+             : plan.finishes_prompt
+                 ? step.runs[static_cast<std::size_t>(span.run)].state->kept_count
+                 : 0;
   }
   step.rows = &step.decoder;
   Bf16* h = step.step_space.take<Bf16>(count * hc_.copies * hc_.dim);
@@ -147,10 +177,15 @@ void Graph::keep_rows(GraphStep& step, const RowSpan& span) const {
   CHECK(state.kept_first + state.kept_count == from);
   const std::int64_t row = span.begin + (from - span.first);
   const std::int64_t rows = end - from;
-  state.kept_h.insert(state.kept_h.end(), step.encoder.h + row * hc_.copies * hc_.dim,
+  state.kept_h.insert(state.kept_h.end(),
+                      step.encoder.h + row * hc_.copies * hc_.dim,
                       step.encoder.h + (row + rows) * hc_.copies * hc_.dim);
-  state.kept_pre.insert(state.kept_pre.end(), step.encoder.pre + row * hc_.copies, step.encoder.pre + (row + rows) * hc_.copies);
-  state.kept_image.insert(state.kept_image.end(), step.encoder.image.begin() + row, step.encoder.image.begin() + row + rows);
+  state.kept_pre.insert(state.kept_pre.end(),
+                        step.encoder.pre + row * hc_.copies,
+                        step.encoder.pre + (row + rows) * hc_.copies);
+  state.kept_image.insert(state.kept_image.end(),
+                          step.encoder.image.begin() + row,
+                          step.encoder.image.begin() + row + rows);
   state.kept_count += rows;
 }
 
@@ -164,11 +199,19 @@ void Graph::add_decoder_span(GraphStep& step, const RowSpan& span, Bf16* h, floa
   const std::int64_t count = tail ? run.state->kept_count : span.count;
   const Position first = tail ? run.state->kept_first : span.first;
   CHECK(first + count == span.first + span.count);
-  const Bf16* from_h = tail ? run.state->kept_h.data() : step.encoder.h + span.begin * hc_.copies * hc_.dim;
-  const float* from_pre = tail ? run.state->kept_pre.data() : step.encoder.pre + span.begin * hc_.copies;
-  copy_rows(from_h, from_pre, count, hc_, h + rows.count * hc_.copies * hc_.dim, pre + rows.count * hc_.copies);
+  const Bf16* from_h =
+      tail ? run.state->kept_h.data() : step.encoder.h + span.begin * hc_.copies * hc_.dim;
+  const float* from_pre =
+      tail ? run.state->kept_pre.data() : step.encoder.pre + span.begin * hc_.copies;
+  copy_rows(from_h,
+            from_pre,
+            count,
+            hc_,
+            h + rows.count * hc_.copies * hc_.dim,
+            pre + rows.count * hc_.copies);
   rows.spans.push_back(RowSpan{span.run, rows.count, count, first, tail});
-  const std::uint8_t* image = tail ? run.state->kept_image.data() : step.encoder.image.data() + span.begin;
+  const std::uint8_t* image =
+      tail ? run.state->kept_image.data() : step.encoder.image.data() + span.begin;
   rows.image.insert(rows.image.end(), image, image + count);
   for (std::int64_t i = 0; i < count; ++i) {
     rows.positions.push_back(first + i);
@@ -180,7 +223,8 @@ void Graph::finish(GraphStep& step) const {
   for (GraphRun& run : step.runs) {
     const auto rows = static_cast<std::int64_t>(run.tokens.size());
     for (std::int64_t i = std::max<std::int64_t>(0, rows - kRecent); i < rows; ++i) {
-      const bool dead = !run.plan->image.empty() && run.plan->image[static_cast<std::size_t>(i)] != 0;
+      const bool dead =
+          !run.plan->image.empty() && run.plan->image[static_cast<std::size_t>(i)] != 0;
       run.state->recent.put(run.plan->first + i, run.tokens[static_cast<std::size_t>(i)], dead);
     }
     if (run.plan->finishes_prompt) {
@@ -195,7 +239,9 @@ void Graph::finish(GraphStep& step) const {
   std::vector<std::int64_t> wanted;
   for (const RowSpan& span : rows.spans) {
     const RowRun& plan = *step.runs[static_cast<std::size_t>(span.run)].plan;
-    const std::int64_t take = plan.logits == WantLogits::kAll ? span.count : plan.logits == WantLogits::kLast || plan.sample ? 1 : 0;
+    const std::int64_t take = plan.logits == WantLogits::kAll                   ? span.count
+                              : plan.logits == WantLogits::kLast || plan.sample ? 1
+                                                                                : 0;
     const auto run = static_cast<std::size_t>(span.run);
     out.first_row[run] = static_cast<std::int64_t>(wanted.size());
     out.rows[run] = take;
@@ -213,7 +259,12 @@ void Graph::finish(GraphStep& step) const {
   float* pre = step.layer_space.take<float>(n * hc_.copies);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t row = wanted[static_cast<std::size_t>(i)];
-    copy_rows(rows.h + row * hc_.copies * hc_.dim, rows.pre + row * hc_.copies, 1, hc_, h + i * hc_.copies * hc_.dim, pre + i * hc_.copies);
+    copy_rows(rows.h + row * hc_.copies * hc_.dim,
+              rows.pre + row * hc_.copies,
+              1,
+              hc_,
+              h + i * hc_.copies * hc_.dim,
+              pre + i * hc_.copies);
   }
   Bf16* x = step.layer_space.take<Bf16>(n * hc_.dim);
   ops_.hc_collapse(h, pre, hc_, n, x);
@@ -227,10 +278,11 @@ void Graph::hash_engram(GraphStep& step) const {
   if (layers == 0) {
     return;
   }
-  const int ngram = model_.engram.ngram();
-  const std::int64_t columns = model_.engram.columns();
-  const std::int64_t pad = model_.token_map.ids[static_cast<std::size_t>(config_.engram_pad)];
-  step.engram_rows.assign(layers, std::vector<std::int64_t>(static_cast<std::size_t>(step.encoder.count * columns)));
+  const EngramHash& hash = model_.engram.hash;
+  const int ngram = hash.ngram();
+  const std::int64_t columns = hash.columns();
+  step.engram_rows.assign(
+      layers, std::vector<std::int64_t>(static_cast<std::size_t>(step.encoder.count * columns)));
   std::vector<std::int64_t> history(static_cast<std::size_t>(ngram));
   std::vector<std::uint8_t> dead(static_cast<std::size_t>(ngram));
   std::vector<std::int64_t> slots(static_cast<std::size_t>(ngram));
@@ -239,12 +291,15 @@ void Graph::hash_engram(GraphStep& step) const {
     for (std::int64_t i = 0; i < span.count; ++i) {
       for (int back = 0; back < ngram; ++back) {
         const EngramToken token = engram_token(run, i - back);
-        history[static_cast<std::size_t>(back)] = token.known ? model_.token_map.ids[static_cast<std::size_t>(token.id)] : -1;
+        history[static_cast<std::size_t>(back)] =
+            token.known ? model_.engram.tokens.ids[static_cast<std::size_t>(token.id)] : -1;
         dead[static_cast<std::size_t>(back)] = token.dead ? 1 : 0;
       }
-      engram_slots(history, dead, pad, slots.data());
+      engram_slots(history, dead, model_.engram.pad, slots.data());
       for (std::size_t layer = 0; layer < layers; ++layer) {
-        model_.engram.rows(static_cast<int>(layer), slots, step.engram_rows[layer].data() + (span.begin + i) * columns);
+        hash.rows(static_cast<int>(layer),
+                  slots,
+                  step.engram_rows[layer].data() + (span.begin + i) * columns);
       }
     }
   }
@@ -253,12 +308,17 @@ void Graph::hash_engram(GraphStep& step) const {
 void Graph::update_engram(GraphStep& step, int index) const {
   const RowSet& rows = step.encoder;
   const EngramWeights& w = block(step.layer).engram;
-  const std::int64_t columns = model_.engram.columns();
+  const std::int64_t columns = model_.engram.hash.columns();
   const std::int64_t width = columns * config_.engram_dim;
   Bf16* looked_up = step.layer_space.take<Bf16>(rows.count * width);
-  ops_.engram_lookup(w.table, step.engram_rows[static_cast<std::size_t>(index)].data(), rows.count, columns, looked_up);
+  ops_.engram_lookup(w.table,
+                     step.engram_rows[static_cast<std::size_t>(index)].data(),
+                     rows.count,
+                     columns,
+                     looked_up);
   Bf16* kv = step.layer_space.take<Bf16>(rows.count * w.wkv.rows);
-  ops_.linear_quantized(w.wkv, quantize(step.layer_space, looked_up, rows.count, width), rows.count, kv);
+  ops_.linear_quantized(
+      w.wkv, quantize(step.layer_space, looked_up, rows.count, width), rows.count, kv);
   auto* open = step.layer_space.take<std::uint8_t>(rows.count);
   for (std::int64_t i = 0; i < rows.count; ++i) {
     open[i] = rows.image[static_cast<std::size_t>(i)] != 0 ? 0 : 1;

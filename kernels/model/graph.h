@@ -1,7 +1,9 @@
-// The V4.1 graph, written once over ops.h: rows of many sequences go through the layers together (model spec 3.11).
+// The V4.1 graph, written once over ops.h: rows of many sequences go through the layers together
+// (model spec 3.11).
 //
-// A step's rows run the encoder half, cross to the decoder half (where prompt rows are dropped but for the kept ones) and end in
-// logits. Before every layer's experts the graph stops if the expert port has not completed the exchange, and goes on later.
+// A step's rows run the encoder half, cross to the decoder half (where prompt rows are dropped but
+// for the kept ones) and end in logits. Before every layer's experts the graph stops if the expert
+// port has not completed the exchange, and goes on later.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@ struct RowSpan {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   Position first = 0;
-  bool tail = false;   // kept rows of a prompt: their global KV is written already
+  bool tail = false;  // kept rows of a prompt: their global KV is written already
 };
 
 // Rows that go through the same layers together.
@@ -33,10 +35,11 @@ struct RowSet {
   std::vector<RowSpan> spans;
   std::vector<Position> positions;
   std::vector<std::uint8_t> image;
-  Bf16* h = nullptr;                                    // [count][C][D]
-  float* pre = nullptr;                                 // [count][C]
-  std::vector<std::int32_t> picks;                      // [count][index_topk], ascending, -1 at the end
-  std::vector<std::vector<std::int64_t>> candidates;    // block ids per row, published by the candidate source
+  Bf16* h = nullptr;                // [count][C][D]
+  float* pre = nullptr;             // [count][C]
+  std::vector<std::int32_t> picks;  // [count][index_topk], ascending, -1 at the end
+  std::vector<std::vector<std::int64_t>>
+      candidates;  // block ids per row, published by the candidate source
 };
 
 // One run of the plan with its state and resolved input.
@@ -66,14 +69,14 @@ struct GraphStep {
   std::vector<GraphRun> runs;
   RowSet encoder;
   RowSet decoder;
-  RowSet* rows = nullptr;                               // the set the current layer works on
+  RowSet* rows = nullptr;  // the set the current layer works on
   int layer = 0;
   bool waiting = false;
   PendingExperts pending;
-  std::vector<std::vector<std::int64_t>> engram_rows;   // per Engram layer: [rows][columns]
+  std::vector<std::vector<std::int64_t>> engram_rows;  // per Engram layer: [rows][columns]
   LogitRows logits;
-  Workspace step_space;                                 // residual streams, logits input
-  Workspace layer_space;                                // reset at every layer
+  Workspace step_space;   // residual streams, logits input
+  Workspace layer_space;  // reset at every layer
 };
 
 // Thread-safe: all state is in the GraphStep. Everything passed in outlives the graph.
@@ -100,20 +103,36 @@ class Graph {
   // attention.cpp
   void attention(GraphStep& step, const Bf16* x, Bf16* y) const;
   void attend(GraphStep& step, const Bf16* q, const std::byte* window_rows, Bf16* o) const;
-  void fill_list(const GraphStep& step, const RowSpan& span, Position position, const std::byte* window_rows, KvEntry* list) const;
+  void fill_list(const GraphStep& step,
+                 const RowSpan& span,
+                 Position position,
+                 const std::byte* window_rows,
+                 KvEntry* list) const;
   void store_window(GraphStep& step, const std::byte* window_rows) const;
 
   // global_kv.cpp
   enum class Writers : std::uint8_t { kAllSpans, kEncoderOnly, kFullStackOnly };
-  void append_global(GraphStep& step, int layer, const RowSet& rows, const Bf16* x, Writers writers) const;
-  void append_entries(GraphStep& step, int layer, Bf16* latent, const std::vector<std::pair<int, Position>>& entries) const;
+  void append_global(
+      GraphStep& step, int layer, const RowSet& rows, const Bf16* x, Writers writers) const;
+  void append_entries(GraphStep& step,
+                      int layer,
+                      Bf16* latent,
+                      const std::vector<std::pair<int, Position>>& entries) const;
 
   // index_select.cpp
   void select(GraphStep& step, const Bf16* x, QuantRows qr) const;
-  void select_row(RowSet& rows, int layer, std::int64_t row, const Bf16* iq, const Bf16* w, const IndexKeys& keys) const;
+  void select_row(RowSet& rows,
+                  int layer,
+                  std::int64_t row,
+                  const Bf16* iq,
+                  const Bf16* w,
+                  const IndexKeys& keys) const;
 
   QuantRows quantize(Workspace& space, const Bf16* x, std::int64_t n, std::int64_t k) const;
-  const BlockWeights& block(int layer) const { return model_.weights.blocks[static_cast<std::size_t>(layer)]; }
+
+  const BlockWeights& block(int layer) const {
+    return model_.weights.blocks[static_cast<std::size_t>(layer)];
+  }
 
   const Model& model_;
   const ModelConfig& config_;

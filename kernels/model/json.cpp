@@ -23,9 +23,9 @@ Result<std::string> read_text(const std::filesystem::path& path) {
     good = std::ferror(file.get()) == 0;
   }
   if (!good) {
-    return fail(Code::kMisconfigured, path.string() + ": cannot read (" +
-                                          std::generic_category().message(errno) +
-                                          "): pass a model directory that holds this file");
+    return fail(Code::kMisconfigured,
+                path.string() + ": cannot read (" + std::generic_category().message(errno) +
+                    "): pass a model directory that holds this file");
   }
   return text;
 }
@@ -35,8 +35,9 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view
   document.parser_ = std::make_unique<simdjson::dom::parser>();
   const auto error = document.parser_->parse(text.data(), text.size()).get(document.root_);
   if (error != simdjson::SUCCESS) {
-    return fail(Code::kMisconfigured, std::string(name_for_errors) + ": not valid JSON (" +
-                                          simdjson::error_message(error) + "): restore the file");
+    return fail(Code::kMisconfigured,
+                std::string(name_for_errors) + ": not valid JSON (" +
+                    simdjson::error_message(error) + "): restore the file");
   }
   return document;
 }

@@ -1,10 +1,9 @@
 // A parsed JSON document of the model directory; errors are one line that names the file.
 #pragma once
 
-#include <simdjson.h>
-
 #include <filesystem>
 #include <memory>
+#include <simdjson.h>
 #include <string>
 #include <string_view>
 

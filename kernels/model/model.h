@@ -1,4 +1,5 @@
-// A loaded model: config, weights, rotation tables and Engram constants. Immutable after load; shared by every step of the process.
+// A loaded model: config, weights, rotation tables and Engram constants. Immutable after load;
+// shared by every step of the process.
 #pragma once
 
 #include <filesystem>
@@ -16,17 +17,17 @@ namespace shoal::kernels {
 struct Model {
   ModelConfig config;
   ModelWeights weights;
-  TokenMap token_map;                     // empty without Engram
-  EngramHash engram;
-  std::vector<float> window_freqs;        // layers of ratio 0 and the drafter
-  std::vector<float> compressed_freqs;    // every layer of ratio > 0, for everything it rotates
+  Engram engram;
+  std::vector<float> window_freqs;      // layers of ratio 0 and the drafter
+  std::vector<float> compressed_freqs;  // every layer of ratio > 0, for everything it rotates
 
   const std::vector<float>& freqs(int layer) const {
     return config.ratios[static_cast<std::size_t>(layer)] > 0 ? compressed_freqs : window_freqs;
   }
 
   // Errors name the file and field and what to do.
-  static Result<std::shared_ptr<const Model>> load(const std::filesystem::path& directory, const LoadProgress& progress = {});
+  static Result<std::shared_ptr<const Model>> load(const std::filesystem::path& directory,
+                                                   const LoadProgress& progress = {});
 };
 
 }  // namespace shoal::kernels

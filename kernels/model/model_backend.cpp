@@ -1,4 +1,5 @@
-// Turns step plans into graph steps: checks the plan, resolves device-side inputs, runs the graph, samples.
+// Turns step plans into graph steps: checks the plan, resolves device-side inputs, runs the graph,
+// samples.
 #include "kernels/model/model_backend.h"
 
 #include <algorithm>
@@ -28,9 +29,10 @@ ModelShape make_shape(const ModelConfig& c, const KvLayout& layout, std::string 
   shape.layers = c.layers;
   shape.encoder_layers = c.decoder_start();
   shape.block_bytes = layout.block_bytes;
-  shape.sequence_bytes = c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
-                         static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
-                         c.window * (c.hc * c.dim * 2 + c.hc * 4);
+  shape.sequence_bytes =
+      c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
+      static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
+      c.window * (c.hc * c.dim * 2 + c.hc * 4);
   shape.bos = c.bos;
   shape.eos = c.eos;
   shape.numeric_id = std::move(numeric_id);
@@ -38,12 +40,17 @@ ModelShape make_shape(const ModelConfig& c, const KvLayout& layout, std::string 
 }
 
 tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what) {
-  return fail(Code::kInvalid, "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
+  return fail(Code::kInvalid,
+              "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
 }
 
 }  // namespace
 
-ModelBackend::ModelBackend(const Model& model, const Ops& ops, ComputePool& pool, ExpertPort& experts, const BackendLimits& limits,
+ModelBackend::ModelBackend(const Model& model,
+                           const Ops& ops,
+                           ComputePool& pool,
+                           ExpertPort& experts,
+                           const BackendLimits& limits,
                            std::string numeric_id)
     : model_(model),
       arena_(model.config, limits.blocks, limits.sequences),
@@ -60,7 +67,9 @@ void ModelBackend::reset_sequence(SequenceId id) {
   state->clear();
 }
 
-void ModelBackend::end_prefill(SequenceId id) { states_[id.value]->drop_kept(); }
+void ModelBackend::end_prefill(SequenceId id) {
+  states_[id.value]->drop_kept();
+}
 
 Result<void> ModelBackend::check_run(const RowRun& run) const {
   if (run.sequence.value >= states_.size() || states_[run.sequence.value] == nullptr) {
@@ -71,23 +80,30 @@ Result<void> ModelBackend::check_run(const RowRun& run) const {
   }
   const Position end = run.first + run.rows();
   if (run.first < 0 || end > shape_.max_positions) {
-    return bad_run(run, "positions " + std::to_string(run.first) + ".." + std::to_string(end - 1) + " exceed the model's " +
-                            std::to_string(shape_.max_positions));
+    return bad_run(run,
+                   "positions " + std::to_string(run.first) + ".." + std::to_string(end - 1) +
+                       " exceed the model's " + std::to_string(shape_.max_positions));
   }
   if (static_cast<Position>(run.blocks.size()) * kBlockTokens < end) {
-    return bad_run(run, "block table of " + std::to_string(run.blocks.size()) + " blocks ends before position " + std::to_string(end));
+    return bad_run(run,
+                   "block table of " + std::to_string(run.blocks.size()) +
+                       " blocks ends before position " + std::to_string(end));
   }
-  if (std::any_of(run.blocks.begin(), run.blocks.end(), [&](BlockId b) { return b.value >= arena_.blocks(); })) {
+  if (std::any_of(run.blocks.begin(), run.blocks.end(), [&](BlockId b) {
+        return b.value >= arena_.blocks();
+      })) {
     return bad_run(run, "block id outside the arena");
   }
-  const auto bad = std::find_if(run.tokens.begin(), run.tokens.end(), [&](TokenId t) { return t < 0 || t >= shape_.vocab; });
+  const auto bad = std::find_if(
+      run.tokens.begin(), run.tokens.end(), [&](TokenId t) { return t < 0 || t >= shape_.vocab; });
   if (bad != run.tokens.end()) {
     return bad_run(run, "token " + std::to_string(*bad) + " is outside the vocabulary");
   }
   if (!run.image.empty() && run.image.size() != run.tokens.size()) {
     return bad_run(run, "needs one image flag per row");
   }
-  const auto flagged = static_cast<std::size_t>(std::count_if(run.image.begin(), run.image.end(), [](std::uint8_t f) { return f != 0; }));
+  const auto flagged = static_cast<std::size_t>(
+      std::count_if(run.image.begin(), run.image.end(), [](std::uint8_t f) { return f != 0; }));
   if (run.features.size() != flagged * static_cast<std::size_t>(model_.config.dim)) {
     return bad_run(run, "needs one feature row per flagged row");
   }

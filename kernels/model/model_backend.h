@@ -1,4 +1,5 @@
-// The backend of any device that offers the operator table: the model graph, the KV arena, sequence states and the sampler.
+// The backend of any device that offers the operator table: the model graph, the KV arena, sequence
+// states and the sampler.
 #pragma once
 
 #include <array>
@@ -16,18 +17,24 @@
 namespace shoal::kernels {
 
 struct BackendLimits {
-  std::int64_t blocks = 0;      // KV blocks of kBlockTokens tokens
-  std::int64_t sequences = 0;   // sequences that hold state at a time
+  std::int64_t blocks = 0;     // KV blocks of kBlockTokens tokens
+  std::int64_t sequences = 0;  // sequences that hold state at a time
 };
 
 class ModelBackend final : public Backend {
  public:
   // Everything passed in outlives the backend. numeric_id names device and arithmetic.
-  ModelBackend(const Model& model, const Ops& ops, ComputePool& pool, ExpertPort& experts, const BackendLimits& limits,
+  ModelBackend(const Model& model,
+               const Ops& ops,
+               ComputePool& pool,
+               ExpertPort& experts,
+               const BackendLimits& limits,
                std::string numeric_id);
 
   const ModelShape& shape() const override { return shape_; }
+
   KvArena& arena() override { return arena_; }
+
   void reset_sequence(SequenceId id) override;
   void end_prefill(SequenceId id) override;
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
@@ -50,9 +57,9 @@ class ModelBackend final : public Backend {
   KvArena arena_;
   Graph graph_;
   std::vector<std::unique_ptr<SequenceState>> states_;
-  std::mutex mutex_;                                            // guards what follows; held for moments only
-  std::array<std::vector<TokenId>, kQueueCount> last_tokens_;   // per run of each queue's last step
-  std::vector<std::unique_ptr<GraphStep>> idle_;                // warm workspaces
+  std::mutex mutex_;  // guards what follows; held for moments only
+  std::array<std::vector<TokenId>, kQueueCount> last_tokens_;  // per run of each queue's last step
+  std::vector<std::unique_ptr<GraphStep>> idle_;               // warm workspaces
 };
 
 }  // namespace shoal::kernels

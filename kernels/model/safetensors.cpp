@@ -1,17 +1,16 @@
 // Maps safetensors files and checks their headers whole: no later access can leave the file.
 #include "kernels/model/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include "kernels/model/json.h"
@@ -22,8 +21,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is used as mapped");
 
-constexpr std::int64_t kLengthBytes = 8;           // u64 header length at the start of a file
-constexpr std::int64_t kMaxHeader = 100'000'000;   // the limit of the format
+constexpr std::int64_t kLengthBytes = 8;          // u64 header length at the start of a file
+constexpr std::int64_t kMaxHeader = 100'000'000;  // the limit of the format
 constexpr std::size_t kMaxDims = 8;
 
 struct DtypeRow {
@@ -60,12 +59,15 @@ tl::unexpected<Error> bad(const std::filesystem::path& path, std::string_view wh
   return fail(Code::kMisconfigured, path.string() + ": " + std::string(what));
 }
 
-tl::unexpected<Error> bad_tensor(const std::filesystem::path& path, std::string_view name,
+tl::unexpected<Error> bad_tensor(const std::filesystem::path& path,
+                                 std::string_view name,
                                  std::string_view what) {
   return bad(path, "tensor " + std::string(name) + " " + std::string(what));
 }
 
-std::string last_error() { return std::generic_category().message(errno); }
+std::string last_error() {
+  return std::generic_category().message(errno);
+}
 
 // Shape of one header entry; sizes are bounded so that elements() never overflows.
 Result<std::vector<std::int64_t>> read_shape(simdjson::dom::element entry) {
@@ -120,14 +122,16 @@ Result<Tensor> read_entry(simdjson::dom::element entry, std::span<const std::byt
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(tensor.elements(), dtype_bytes(tensor.dtype), &bytes) ||
       bytes != end - begin) {
-    return fail(Code::kMisconfigured, "takes " + std::to_string(end - begin) +
-                                          " bytes, which does not fit its dtype and shape");
+    return fail(
+        Code::kMisconfigured,
+        "takes " + std::to_string(end - begin) + " bytes, which does not fit its dtype and shape");
   }
   const auto size = static_cast<std::int64_t>(data.size());
   if (end > size) {
-    return fail(Code::kMisconfigured, "ends " + std::to_string(end - size) +
-                                          " bytes behind the end of the file: the file is "
-                                          "truncated, fetch it again");
+    return fail(Code::kMisconfigured,
+                "ends " + std::to_string(end - size) +
+                    " bytes behind the end of the file: the file is "
+                    "truncated, fetch it again");
   }
   tensor.bytes = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes));
   return tensor;
@@ -135,9 +139,13 @@ Result<Tensor> read_entry(simdjson::dom::element entry, std::span<const std::byt
 
 }  // namespace
 
-std::string_view to_string(Dtype dtype) { return row_of(dtype).name; }
+std::string_view to_string(Dtype dtype) {
+  return row_of(dtype).name;
+}
 
-std::int64_t dtype_bytes(Dtype dtype) { return row_of(dtype).bytes; }
+std::int64_t dtype_bytes(Dtype dtype) {
+  return row_of(dtype).bytes;
+}
 
 std::int64_t Tensor::elements() const {
   std::int64_t count = 1;
@@ -155,6 +163,7 @@ struct SafetensorsFile::Mapping {
   Mapping() = default;
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
+
   ~Mapping() {
     if (!bytes.empty()) {
       ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
@@ -173,8 +182,8 @@ Result<void> SafetensorsFile::Mapping::map() {
   struct stat status = {};
   void* address = MAP_FAILED;
   if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-    address = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED,
-                     descriptor, 0);
+    address = ::mmap(
+        nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
   }
   const std::string reason = status.st_size > 0 ? last_error() : "it is empty";
   ::close(descriptor);
@@ -199,8 +208,9 @@ Result<void> SafetensorsFile::Mapping::read_header() {
     return bad(path, "the file ends inside its header: it is truncated, fetch it again");
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
-  TRY(const auto document, JsonDocument::parse({text, static_cast<std::size_t>(length)},
-                                               path.string() + ": safetensors header"));
+  TRY(const auto document,
+      JsonDocument::parse({text, static_cast<std::size_t>(length)},
+                          path.string() + ": safetensors header"));
   simdjson::dom::object header;
   if (document.root().get(header) != simdjson::SUCCESS) {
     return bad(path, "not a safetensors file: its header is no JSON object");
@@ -223,6 +233,7 @@ Result<void> SafetensorsFile::Mapping::read_header() {
 }
 
 SafetensorsFile::SafetensorsFile(std::unique_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
+
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 SafetensorsFile::~SafetensorsFile() = default;
@@ -244,7 +255,9 @@ const std::unordered_map<std::string, Tensor>& SafetensorsFile::tensors() const 
   return mapping_->tensors;
 }
 
-const std::filesystem::path& SafetensorsFile::path() const { return mapping_->path; }
+const std::filesystem::path& SafetensorsFile::path() const {
+  return mapping_->path;
+}
 
 std::int64_t SafetensorsFile::bytes() const {
   return static_cast<std::int64_t>(mapping_->bytes.size());

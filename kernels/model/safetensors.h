@@ -15,7 +15,23 @@
 
 namespace shoal::kernels {
 
-enum class Dtype : std::uint8_t { kF64, kF32, kF16, kBf16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool, kF8E4m3, kF8E8m0 };
+enum class Dtype : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBf16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+  kF8E4m3,
+  kF8E8m0
+};
 
 std::string_view to_string(Dtype dtype);
 std::int64_t dtype_bytes(Dtype dtype);
@@ -29,7 +45,8 @@ struct Tensor {
   std::int64_t elements() const;
 };
 
-// One mapped safetensors file. Headers are checked whole: offsets inside the file, no overlap with the header, size = dtype x shape.
+// One mapped safetensors file. Headers are checked whole: offsets inside the file, no overlap with
+// the header, size = dtype x shape.
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::filesystem::path& path);

@@ -1,4 +1,5 @@
-// Position-tagged rings: a read of a row that is not there aborts instead of answering with another position's row.
+// Position-tagged rings: a read of a row that is not there aborts instead of answering with another
+// position's row.
 #include "kernels/model/sequence_state.h"
 
 #include <algorithm>
@@ -14,7 +15,9 @@ WindowRing::WindowRing(std::int64_t window, std::int64_t row_bytes)
       tags_(static_cast<std::size_t>(slots_), -1),
       rows_(static_cast<std::size_t>(slots_ * row_bytes)) {}
 
-void WindowRing::clear() { std::fill(tags_.begin(), tags_.end(), -1); }
+void WindowRing::clear() {
+  std::fill(tags_.begin(), tags_.end(), -1);
+}
 
 void WindowRing::put(Position position, const std::byte* row) {
   const std::int64_t slot = position % slots_;
@@ -29,11 +32,17 @@ const std::byte* WindowRing::get(Position position) const {
 }
 
 OpenPair::OpenPair(std::int64_t dim)
-    : dim_(dim), tags_(static_cast<std::size_t>(kRecent), -1), rows_(static_cast<std::size_t>(kRecent * 2 * dim)) {}
+    : dim_(dim),
+      tags_(static_cast<std::size_t>(kRecent), -1),
+      rows_(static_cast<std::size_t>(kRecent * 2 * dim)) {}
 
-void OpenPair::clear() { std::fill(tags_.begin(), tags_.end(), -1); }
+void OpenPair::clear() {
+  std::fill(tags_.begin(), tags_.end(), -1);
+}
 
-std::size_t OpenPair::slot(Position position) const { return static_cast<std::size_t>(position % kRecent); }
+std::size_t OpenPair::slot(Position position) const {
+  return static_cast<std::size_t>(position % kRecent);
+}
 
 void OpenPair::put(Position position, const float* kv, const float* score) {
   tags_[slot(position)] = position;
@@ -47,11 +56,17 @@ const float* OpenPair::kv(Position position) const {
   return rows_.data() + slot(position) * static_cast<std::size_t>(2 * dim_);
 }
 
-const float* OpenPair::score(Position position) const { return kv(position) + dim_; }
+const float* OpenPair::score(Position position) const {
+  return kv(position) + dim_;
+}
 
-void RecentTokens::clear() { std::fill(std::begin(entries_), std::end(entries_), Entry{}); }
+void RecentTokens::clear() {
+  std::fill(std::begin(entries_), std::end(entries_), Entry{});
+}
 
-void RecentTokens::put(Position position, TokenId token, bool dead) { entries_[position % kRecent] = Entry{position, token, dead}; }
+void RecentTokens::put(Position position, TokenId token, bool dead) {
+  entries_[position % kRecent] = Entry{position, token, dead};
+}
 
 bool RecentTokens::get(Position position, TokenId& token, bool& dead) const {
   if (position < 0) {

@@ -1,4 +1,5 @@
-// What a running sequence needs on the device beyond KV blocks: window rings, the open compressor pair, Engram history, kept rows.
+// What a running sequence needs on the device beyond KV blocks: window rings, the open compressor
+// pair, Engram history, kept rows.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,14 @@
 
 namespace shoal::kernels {
 
-// Rows beyond the window: a verify step writes up to 6 rows before it is known how many stay (134 = 128 + 6).
+// Rows beyond the window: a verify step writes up to 6 rows before it is known how many stay (134 =
+// 128 + 6).
 inline constexpr std::int64_t kRingSlack = 6;
 // Raw (kv, score) rows and token ids kept for roll-back of a verify step.
 inline constexpr std::int64_t kRecent = 8;
 
-// Cached window rows of one layer; every slot is tagged with its position, and a read checks the tag.
+// Cached window rows of one layer; every slot is tagged with its position, and a read checks the
+// tag.
 class WindowRing {
  public:
   WindowRing(std::int64_t window, std::int64_t row_bytes);
@@ -66,6 +69,7 @@ class RecentTokens {
     TokenId token = 0;
     bool dead = false;
   };
+
   Entry entries_[kRecent];
 };
 
@@ -75,14 +79,15 @@ struct SequenceState {
   void clear();
   void drop_kept();
 
-  std::vector<WindowRing> rings;      // one per backbone layer
-  std::vector<OpenPair> open;         // one per KV source (unused at ratio 1)
+  std::vector<WindowRing> rings;  // one per backbone layer
+  std::vector<OpenPair> open;     // one per KV source (unused at ratio 1)
   RecentTokens recent;
-  // Rows at the entry of the decoder half, kept until the prompt is complete: positions kept_first .. kept_first + count - 1.
+  // Rows at the entry of the decoder half, kept until the prompt is complete: positions kept_first
+  // .. kept_first + count - 1.
   Position kept_first = 0;
   std::int64_t kept_count = 0;
-  std::vector<Bf16> kept_h;           // [count][C][D]
-  std::vector<float> kept_pre;        // [count][C]
+  std::vector<Bf16> kept_h;     // [count][C][D]
+  std::vector<float> kept_pre;  // [count][C]
   std::vector<std::uint8_t> kept_image;
 };
 

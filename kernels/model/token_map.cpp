@@ -1,14 +1,13 @@
 // Canonicalises the text of every token and numbers the distinct results in token order.
 #include "kernels/model/token_map.h"
 
-#include <simdjson.h>
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <optional>
+#include <simdjson.h>
 #include <unordered_map>
+#include <utf8proc.h>
 #include <utility>
 
 #include "kernels/model/json.h"
@@ -22,12 +21,14 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD in UTF-8
 // Unicode White_Space. (U+001C..1F count as space elsewhere, not here.)
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 // The only characters whose runs collapse.
-bool is_blank(char32_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool is_blank(char32_t c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 bool is_mark(char32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -212,8 +213,9 @@ Result<TokenMap> parse_token_map(std::string_view json, std::string_view name_fo
   TRY(const auto document, JsonDocument::parse(json, name_for_errors));
   auto map = collect(document.root()).and_then(number);
   if (!map) {
-    return fail(Code::kMisconfigured, std::string(name_for_errors) + ": " + map.error().message +
-                                          ": pass the model's own byte-level tokenizer");
+    return fail(Code::kMisconfigured,
+                std::string(name_for_errors) + ": " + map.error().message +
+                    ": pass the model's own byte-level tokenizer");
   }
   return map;
 }

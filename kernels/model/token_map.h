@@ -1,4 +1,5 @@
-// Which tokens count as the same word for Engram: canonical text and compressed ids (model spec 3.10).
+// Which tokens count as the same word for Engram: canonical text and compressed ids (model
+// spec 3.10).
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,9 @@ class Reader {
     return quantized({WeightFormat::kFp4, rows, cols}, values, scales);
   }
 
-  Weight plain(const std::string& name, std::int64_t rows, std::int64_t cols,
+  Weight plain(const std::string& name,
+               std::int64_t rows,
+               std::int64_t cols,
                Dtypes dtypes = kFloats) {
     const Tensor* values = take(name, dtypes, {rows, cols});
     if (values == nullptr || !is_aligned(name, *values)) {
@@ -106,9 +108,10 @@ class Reader {
       return nullptr;
     }
     if (tensor->shape != shape || std::ranges::find(dtypes, tensor->dtype) == dtypes.end()) {
-      refuse(*file, name,
-             "is " + describe({&tensor->dtype, 1}, tensor->shape) + ", " +
-                 describe(dtypes, shape) + " expected");
+      refuse(*file,
+             name,
+             "is " + describe({&tensor->dtype, 1}, tensor->shape) + ", " + describe(dtypes, shape) +
+                 " expected");
       return nullptr;
     }
     return tensor;
@@ -135,8 +138,9 @@ class Reader {
 
   void refuse(const std::filesystem::path& file, const std::string& name, const std::string& what) {
     if (!error_) {
-      error_ = Error{Code::kMisconfigured, file.string() + ": tensor " + name + " " + what +
-                                               ": use a checkpoint that fits its config.json"};
+      error_ = Error{Code::kMisconfigured,
+                     file.string() + ": tensor " + name + " " + what +
+                         ": use a checkpoint that fits its config.json"};
     }
   }
 
@@ -152,17 +156,21 @@ struct BlockPlace {
 };
 
 ExpertWeights read_expert(Reader& read, const ModelConfig& c, const std::string& name) {
-  return {read.fp4(name + ".w1", c.inter, c.dim), read.fp4(name + ".w2", c.dim, c.inter),
+  return {read.fp4(name + ".w1", c.inter, c.dim),
+          read.fp4(name + ".w2", c.dim, c.inter),
           read.fp4(name + ".w3", c.inter, c.dim)};
 }
 
 HyperConnection read_hyper_connection(Reader& read, const ModelConfig& c, const std::string& name) {
   const std::int64_t mixes = (2 + c.hc) * c.hc;
-  return {read.vector(name + "_fn", {mixes, c.hc * c.dim}), read.vector(name + "_base", {mixes}),
+  return {read.vector(name + "_fn", {mixes, c.hc * c.dim}),
+          read.vector(name + "_base", {mixes}),
           read.vector(name + "_scale", {3})};
 }
 
-CompressorWeights read_compressor(Reader& read, const ModelConfig& c, const std::string& attn,
+CompressorWeights read_compressor(Reader& read,
+                                  const ModelConfig& c,
+                                  const std::string& attn,
                                   int ratio) {
   CompressorWeights w;
   w.wkv = read.plain(attn + "compressor.wkv.weight", c.head_dim, c.dim);
@@ -175,7 +183,9 @@ CompressorWeights read_compressor(Reader& read, const ModelConfig& c, const std:
   return w;
 }
 
-EngramWeights read_engram(Reader& read, const ModelConfig& c, const std::string& name,
+EngramWeights read_engram(Reader& read,
+                          const ModelConfig& c,
+                          const std::string& name,
                           std::int64_t rows) {
   EngramWeights w;
   const std::int64_t columns = (c.engram_ngram - 1) * c.engram_heads;
@@ -207,7 +217,8 @@ void read_experts(Reader& read, const ModelConfig& c, const BlockPlace& place, B
   b.gate_bias = read.vector(ffn + "gate.bias", {place.experts});
   b.gate_bias_vl = read.vector(ffn + "gate.bias_vl", {place.experts});
   const std::string shared = ffn + "shared_experts.";
-  b.shared = {read.fp8(shared + "w1", c.inter, c.dim), read.fp8(shared + "w2", c.dim, c.inter),
+  b.shared = {read.fp8(shared + "w1", c.inter, c.dim),
+              read.fp8(shared + "w2", c.dim, c.inter),
               read.fp8(shared + "w3", c.inter, c.dim)};
   b.experts.reserve(static_cast<std::size_t>(place.experts));
   for (std::int64_t e = 0; e < place.experts && !read.error(); ++e) {
@@ -233,8 +244,8 @@ BlockWeights read_block(Reader& read, const ModelConfig& c, const BlockPlace& pl
     b.indexer.weights_proj = read.plain(attn + "indexer.weights_proj.weight", c.index_heads, c.dim);
   }
   if (const int engram = c.engram_index(place.layer); engram >= 0) {
-    b.engram = read_engram(read, c, prefix + "engram.",
-                           c.engram_rows[static_cast<std::size_t>(engram)]);
+    b.engram =
+        read_engram(read, c, prefix + "engram.", c.engram_rows[static_cast<std::size_t>(engram)]);
   }
   return b;
 }

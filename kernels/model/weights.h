@@ -1,4 +1,5 @@
-// Every weight of the model under the name its operator uses, checked against the config at load (model spec 4).
+// Every weight of the model under the name its operator uses, checked against the config at load
+// (model spec 4).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct HyperConnection {
 
 struct CompressorWeights {  // KV sources only
   Weight wkv;
-  Weight wgate;             // empty at ratio 1
+  Weight wgate;  // empty at ratio 1
   Vector norm;
   Weight index_wk;
   Vector index_norm;
@@ -46,7 +47,7 @@ struct IndexerWeights {  // index sources only
 struct EngramWeights {  // Engram layers only
   EngramTable table;
   Weight wkv;
-  Vector weight;        // q_weight * k_weight, [C][D]
+  Vector weight;  // q_weight * k_weight, [C][D]
 };
 
 struct BlockWeights {
@@ -66,9 +67,9 @@ struct DraftWeights {
   Weight main_proj;
   Vector main_norm;
   Vector norm;
-  Weight markov_embed;   // [vocab][rank] bf16
-  Weight markov_head;    // [vocab][rank]
-  Weight confidence;     // [1][dim + rank]
+  Weight markov_embed;  // [vocab][rank] bf16
+  Weight markov_head;   // [vocab][rank]
+  Weight confidence;    // [1][dim + rank]
 };
 
 struct ModelWeights {
@@ -76,12 +77,13 @@ struct ModelWeights {
   Weight embed;                                  // [vocab][dim] bf16
   Weight head;                                   // [vocab][dim]
   Vector norm;
-  std::vector<BlockWeights> blocks;              // backbone
-  std::vector<BlockWeights> stages;              // DSpark
+  std::vector<BlockWeights> blocks;  // backbone
+  std::vector<BlockWeights> stages;  // DSpark
   DraftWeights draft;
 };
 
 // Names the tensor, the file and the shape or dtype expected on any mismatch (kMisconfigured).
-Result<ModelWeights> load_weights(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint);
+Result<ModelWeights> load_weights(const ModelConfig& config,
+                                  std::shared_ptr<const Checkpoint> checkpoint);
 
 }  // namespace shoal::kernels

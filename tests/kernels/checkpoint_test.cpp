@@ -1,9 +1,8 @@
 // Safetensors files and model directories: what is read, and what is refused with which words.
 #include "kernels/model/checkpoint.h"
 
-#include <doctest/doctest.h>
-
 #include <cstring>
+#include <doctest/doctest.h>
 #include <string>
 
 #include "tests/kernels/sparse_checkpoint.h"
@@ -22,7 +21,9 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
   return file + header + std::string(data_bytes, '\0');
 }
 
-std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
+std::string entry(const std::string& name,
+                  const std::string& dtype,
+                  const std::string& shape,
                   const std::string& offsets) {
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
          ",\"data_offsets\":" + offsets + "}";
@@ -34,11 +35,11 @@ const std::string kGood = "{" + entry("a", "BF16", "[2,3]", "[0,12]") + "}";
 
 TEST_CASE("names, dtypes, shapes and bytes come out as written") {
   const TempDirectory directory;
-  std::string file = file_of("{\"__metadata__\":{\"format\":\"pt\"}," +
-                                 entry("a", "F32", "[2]", "[0,8]") + "," +
-                                 entry("scalar", "U8", "[]", "[8,9]") + "," +
-                                 entry("none", "I64", "[0,7]", "[9,9]") + "}  ",
-                             9);
+  std::string file =
+      file_of("{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "F32", "[2]", "[0,8]") + "," +
+                  entry("scalar", "U8", "[]", "[8,9]") + "," +
+                  entry("none", "I64", "[0,7]", "[9,9]") + "}  ",
+              9);
   file.back() = 'x';
   const auto opened = SafetensorsFile::open(directory.write("m.safetensors", file));
   REQUIRE(opened.has_value());
@@ -61,6 +62,7 @@ TEST_CASE("a broken safetensors file is refused with its name and the reason") {
     std::string content;
     const char* reason;
   };
+
   std::string huge_length = file_of(kGood, 12);
   huge_length[4] = 1;  // 4 GB of header
   std::string long_length = file_of(kGood, 12);

@@ -38,7 +38,8 @@ TEST_CASE("loops of several callers all complete") {
   for (int c = 0; c < 4; ++c) {
     callers.emplace_back([&] {
       for (int round = 0; round < 200; ++round) {
-        pool.parallel_for(100, 1, [&](std::int64_t begin, std::int64_t end) { total += end - begin; });
+        pool.parallel_for(
+            100, 1, [&](std::int64_t begin, std::int64_t end) { total += end - begin; });
       }
     });
   }

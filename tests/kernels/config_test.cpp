@@ -2,7 +2,6 @@
 #include "kernels/model/config.h"
 
 #include <doctest/doctest.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +16,9 @@ namespace {
 const std::filesystem::path kTiny = SHOAL_GOLDEN_DIR "/model/tiny-random";
 const std::filesystem::path kGuppy = SHOAL_MODELS_DIR "/guppy";
 
-nlohmann::json tiny_json() { return nlohmann::json::parse(std::ifstream(kTiny / "config.json")); }
+nlohmann::json tiny_json() {
+  return nlohmann::json::parse(std::ifstream(kTiny / "config.json"));
+}
 
 // tiny-random's config with some fields of its text model replaced; null removes one.
 Result<ModelConfig> parse_with(const char* patch) {
@@ -162,6 +163,7 @@ TEST_CASE("impossible values are refused by name") {
     const char* patch;
     const char* field;
   };
+
   const Case cases[] = {
       {R"({"head_dim": 48})", "head_dim"},
       {R"({"hidden_size": 100})", "hidden_size"},

@@ -1,10 +1,10 @@
-// The draft network against the golden data of ops/dspark: operator rules, since its inputs are recorded taps.
+// The draft network against the golden data of ops/dspark: operator rules, since its inputs are
+// recorded taps.
 #include "kernels/model/draft.h"
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/expert_engine.h"
@@ -26,7 +26,8 @@ float relative_l2(const std::vector<float>& got, const std::vector<float>& want)
 
 std::vector<float> widen(const std::vector<Bf16>& values) {
   std::vector<float> out;
-  std::transform(values.begin(), values.end(), std::back_inserter(out), [](Bf16 v) { return to_float(v); });
+  std::transform(
+      values.begin(), values.end(), std::back_inserter(out), [](Bf16 v) { return to_float(v); });
   return out;
 }
 
@@ -53,7 +54,8 @@ TEST_CASE("drafts, their logits and confidence equal the golden ones from record
       auto rings = drafter.make_rings();
       drafter.commit(rings, main_x.data(), first, rows);
       const DraftResult draft = drafter.draft(rings, first, n - 1, golden.ints(p + "anchor")[0]);
-      // Way 1: nothing is left to order. Ordinary sums: three layers of quantisers in a row (golden README).
+      // Way 1: nothing is left to order. Ordinary sums: three layers of quantisers in a row (golden
+      // README).
       const float limit = exact ? 1e-6F : 0.03F;
       CHECK(relative_l2(draft.base_logits, golden.floats(p + "base_logits")) <= limit);
       CHECK(relative_l2(draft.logits, golden.floats(p + "logits")) <= limit);

@@ -1,10 +1,9 @@
 // Engram row ids, exact: token map, hash constants, slots and rows.
 #include "kernels/model/engram.h"
 
-#include <doctest/doctest.h>
-
 #include <chrono>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -42,7 +41,9 @@ Ints slice(const Ints& values, std::size_t index, std::size_t width) {
   return {begin, begin + static_cast<std::ptrdiff_t>(width)};
 }
 
-Ints copy(std::span<const std::int64_t> values) { return {values.begin(), values.end()}; }
+Ints copy(std::span<const std::int64_t> values) {
+  return {values.begin(), values.end()};
+}
 
 // Constants, then rows of every recorded token, of a hash with layers 0 and 1 of the fixture.
 void check_hash(const EngramHash& hash, const std::string& prefix) {
@@ -73,18 +74,22 @@ std::string tokenizer_json(const nlohmann::json& vocab, const nlohmann::json& ad
 TEST_CASE("canonical text folds case, accents, width and runs of blanks") {
   CHECK(canonical_text("Hello") == "hello");
   CHECK(canonical_text("  The ") == "the");
-  CHECK(canonical_text("\xC3\x89T\xC3\x89") == "ete");                     // É É
-  CHECK(canonical_text("\xEF\xBC\xA1\xEF\xBC\xA2") == "ab");                // fullwidth AB
-  CHECK(canonical_text("\xEF\xAC\x81x") == "fix");                          // ligature fi
+  CHECK(canonical_text("\xC3\x89T\xC3\x89") == "ete");        // É É
+  CHECK(canonical_text("\xEF\xBC\xA1\xEF\xBC\xA2") == "ab");  // fullwidth AB
+  CHECK(canonical_text("\xEF\xAC\x81x") == "fix");            // ligature fi
   CHECK(canonical_text("a \t\r\n b") == "a b");
-  CHECK(canonical_text("a\v\vb") == "a\v\vb");                              // no blank, so no run
-  CHECK(canonical_text("\xC2\xA0" "a\xE3\x80\x80") == "a");                 // wide spaces
-  CHECK(canonical_text("\x1C" "a") == "\x1C" "a");                          // no White_Space
-  CHECK(canonical_text("\xC4\xB0") == "i");                                 // U+0130
-  CHECK(canonical_text("\xCE\xA3\xCE\xA3") == "\xCF\x83\xCF\x83");          // no final sigma
-  CHECK(canonical_text("\xE1\xBA\x9E") == "\xC3\x9F");                      // capital sharp s
-  CHECK(canonical_text("\xEA\xB0\x80") == "\xE1\x84\x80\xE1\x85\xA1");      // Hangul falls apart
-  CHECK(canonical_text("\xE3\x81\x8C") == "\xE3\x81\x8B");                  // kana: its mark
+  CHECK(canonical_text("a\v\vb") == "a\v\vb");  // no blank, so no run
+  CHECK(canonical_text("\xC2\xA0"
+                       "a\xE3\x80\x80") == "a");  // wide spaces
+  CHECK(canonical_text("\x1C"
+                       "a") ==
+        "\x1C"
+        "a");                                                           // no White_Space
+  CHECK(canonical_text("\xC4\xB0") == "i");                             // U+0130
+  CHECK(canonical_text("\xCE\xA3\xCE\xA3") == "\xCF\x83\xCF\x83");      // no final sigma
+  CHECK(canonical_text("\xE1\xBA\x9E") == "\xC3\x9F");                  // capital sharp s
+  CHECK(canonical_text("\xEA\xB0\x80") == "\xE1\x84\x80\xE1\x85\xA1");  // Hangul falls apart
+  CHECK(canonical_text("\xE3\x81\x8C") == "\xE3\x81\x8B");              // kana: its mark
   CHECK(canonical_text(std::string_view("\0A", 2)) == std::string_view("\0a", 2));
 }
 
@@ -164,12 +169,18 @@ TEST_CASE("n-grams stop at the start of the sequence and at dead tokens (public 
   const EngramHash hash({1, 14}, 11, 2, 4, 6);
   const std::int64_t tokens[] = {7, 1, 4, 3, 8, 7};
   const std::uint8_t is_dead[] = {0, 0, 1, 1, 0, 0};
-  const Ints first[] = {{10, 13, 39, 43, 71, 100}, {9, 11, 32, 43, 72, 88},
-                        {6, 13, 35, 57, 80, 103},  {6, 13, 35, 57, 80, 103},
-                        {1, 19, 37, 51, 80, 83},   {6, 12, 32, 56, 61, 93}};
-  const Ints second[] = {{3, 34, 100, 141, 191, 245}, {11, 65, 95, 111, 164, 244},
-                         {22, 42, 98, 150, 171, 200}, {22, 42, 98, 150, 171, 200},
-                         {25, 60, 102, 116, 153, 214}, {25, 58, 85, 135, 163, 214}};
+  const Ints first[] = {{10, 13, 39, 43, 71, 100},
+                        {9, 11, 32, 43, 72, 88},
+                        {6, 13, 35, 57, 80, 103},
+                        {6, 13, 35, 57, 80, 103},
+                        {1, 19, 37, 51, 80, 83},
+                        {6, 12, 32, 56, 61, 93}};
+  const Ints second[] = {{3, 34, 100, 141, 191, 245},
+                         {11, 65, 95, 111, 164, 244},
+                         {22, 42, 98, 150, 171, 200},
+                         {22, 42, 98, 150, 171, 200},
+                         {25, 60, 102, 116, 153, 214},
+                         {25, 58, 85, 135, 163, 214}};
   for (int p = 0; p < 6; ++p) {
     Ints history;
     std::vector<std::uint8_t> dead;

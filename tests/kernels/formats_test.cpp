@@ -19,7 +19,10 @@ struct Quantized {
 
 // Runs a group quantiser over all of x; value(code, scale) multiplies back.
 template <class Quantize, class Value>
-Quantized quantize_all(const std::vector<float>& x, std::size_t group, Quantize quantize, Value value) {
+Quantized quantize_all(const std::vector<float>& x,
+                       std::size_t group,
+                       Quantize quantize,
+                       Value value) {
   Quantized out;
   out.codes.resize(x.size());
   for (std::size_t i = 0; i < x.size(); i += group) {
@@ -75,17 +78,26 @@ TEST_CASE("group quantisers give the reference's codes, scales and values") {
   const Golden golden("ops/formats");
   const std::vector<float> x = golden.floats("q.in");
 
-  const Quantized q8 = quantize_all(x, kGroup, quantize_group_q8, [](std::uint8_t c, std::uint8_t s) { return kE4m3[c] * ue8m0(s); });
+  const Quantized q8 =
+      quantize_all(x, kGroup, quantize_group_q8, [](std::uint8_t c, std::uint8_t s) {
+        return kE4m3[c] * ue8m0(s);
+      });
   check_same(q8.codes, golden.bytes("q8.codes"));
   check_same(q8.scales, golden.bytes("q8.scales"));
   check_same(q8.values, golden.bf16("q8.qdq"));
 
-  const Quantized q4 = quantize_all(x, kGroup, quantize_group_q4, [](std::uint8_t c, std::uint8_t s) { return kE2m1[c] * ue8m0(s); });
+  const Quantized q4 =
+      quantize_all(x, kGroup, quantize_group_q4, [](std::uint8_t c, std::uint8_t s) {
+        return kE2m1[c] * ue8m0(s);
+      });
   check_same(pack(q4.codes), golden.bytes("q4.packed"));
   check_same(q4.scales, golden.bytes("q4.scales"));
   check_same(q4.values, golden.bf16("q4.qdq"));
 
-  const Quantized kv = quantize_all(x, kMainGroup, quantize_group_q4kv, [](std::uint8_t c, std::uint8_t s) { return kE2m1[c] * kE4m3[s]; });
+  const Quantized kv =
+      quantize_all(x, kMainGroup, quantize_group_q4kv, [](std::uint8_t c, std::uint8_t s) {
+        return kE2m1[c] * kE4m3[s];
+      });
   check_same(pack(kv.codes), golden.bytes("q4kv.packed"));
   check_same(kv.scales, golden.bytes("q4kv.scales"));
   check_same(kv.values, golden.bf16("q4kv.qdq"));
@@ -97,7 +109,10 @@ TEST_CASE("stored weights decode to the reference's values") {
   const auto* codes = reinterpret_cast<const std::uint8_t*>(w8.values);
   std::vector<float> values(static_cast<std::size_t>(w8.rows * w8.cols));
   for (std::int64_t r = 0; r < w8.rows; ++r) {
-    cpu::decode_fp8_row(codes + r * w8.cols, w8.scales + r / 32 * (w8.cols / 32), w8.cols, values.data() + r * w8.cols);
+    cpu::decode_fp8_row(codes + r * w8.cols,
+                        w8.scales + r / 32 * (w8.cols / 32),
+                        w8.cols,
+                        values.data() + r * w8.cols);
   }
   check_same(values, golden.floats("weight8.values"));
 
@@ -105,7 +120,9 @@ TEST_CASE("stored weights decode to the reference's values") {
   const Weight w4 = golden.weight("weight4.packed", "weight4.scales");
   for (std::int64_t r = 0; r < w4.rows; ++r) {
     std::memcpy(row.data(), w4.values + r * w4.cols / 2, static_cast<std::size_t>(w4.cols / 2));
-    std::memcpy(row.data() + w4.cols / 2, w4.scales + r * (w4.cols / 32), static_cast<std::size_t>(w4.cols / 32));
+    std::memcpy(row.data() + w4.cols / 2,
+                w4.scales + r * (w4.cols / 32),
+                static_cast<std::size_t>(w4.cols / 32));
     cpu::decode_index_row(row.data(), w4.cols, values.data() + r * w4.cols);
   }
   check_same(values, golden.floats("weight4.values"));
@@ -115,7 +132,8 @@ TEST_CASE("decoders read every code as the tables do") {
   std::vector<std::uint8_t> codes(256);
   std::vector<float> want(256);
   for (std::size_t c = 0; c < 256; ++c) {
-    codes[c] = static_cast<std::uint8_t>((c & 0x7F) == 0x7F ? 0 : c);  // the two NaN codes are no values
+    codes[c] =
+        static_cast<std::uint8_t>((c & 0x7F) == 0x7F ? 0 : c);  // the two NaN codes are no values
     want[c] = kE4m3[codes[c]];
   }
   const std::vector<std::uint8_t> one(8, 127);

@@ -11,7 +11,8 @@ namespace shoal::kernels::test {
 namespace {
 
 SafetensorsFile open_fixture(const std::string& name) {
-  auto file = SafetensorsFile::open(std::string(SHOAL_GOLDEN_DIR) + "/model/" + name + ".safetensors");
+  auto file =
+      SafetensorsFile::open(std::string(SHOAL_GOLDEN_DIR) + "/model/" + name + ".safetensors");
   REQUIRE_MESSAGE(file.has_value(), name);
   return std::move(*file);
 }
@@ -48,7 +49,8 @@ Difference compare(std::span<const Bf16> got, std::span<const Bf16> want) {
   double square = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     difference.differing += got[i] == want[i] ? 0 : 1;
-    const double delta = static_cast<double>(to_float(got[i])) - static_cast<double>(to_float(want[i]));
+    const double delta =
+        static_cast<double>(to_float(got[i])) - static_cast<double>(to_float(want[i]));
     difference.squared += delta * delta;
     square += static_cast<double>(to_float(want[i])) * static_cast<double>(to_float(want[i]));
   }
@@ -105,18 +107,30 @@ std::vector<std::uint8_t> Golden::bytes(const std::string& name) const {
   return copy_of<std::uint8_t>(tensor(name));
 }
 
-std::int64_t Golden::rows(const std::string& name) const { return tensor(name).shape.front(); }
+std::int64_t Golden::rows(const std::string& name) const {
+  return tensor(name).shape.front();
+}
 
-std::int64_t Golden::cols(const std::string& name) const { return tensor(name).shape.back(); }
+std::int64_t Golden::cols(const std::string& name) const {
+  return tensor(name).shape.back();
+}
 
 Weight Golden::weight(const std::string& name, const std::string& scale) const {
   const Tensor& t = tensor(name);
   REQUIRE(t.shape.size() == 2);
-  Weight w{.format = WeightFormat::kF32, .rows = t.shape[0], .cols = t.shape[1], .values = t.bytes.data()};
+  Weight w{.format = WeightFormat::kF32,
+           .rows = t.shape[0],
+           .cols = t.shape[1],
+           .values = t.bytes.data()};
   switch (t.dtype) {
-    case Dtype::kF32: break;
-    case Dtype::kBf16: w.format = WeightFormat::kBf16; break;
-    case Dtype::kF8E4m3: w.format = WeightFormat::kFp8; break;
+    case Dtype::kF32:
+      break;
+    case Dtype::kBf16:
+      w.format = WeightFormat::kBf16;
+      break;
+    case Dtype::kF8E4m3:
+      w.format = WeightFormat::kFp8;
+      break;
     default:
       REQUIRE_MESSAGE(dtype_bytes(t.dtype) == 1, name);
       w.format = WeightFormat::kFp4;
@@ -152,7 +166,9 @@ void check_fp32(std::span<const float> got, std::span<const float> want) {
   CHECK(worst <= 1e-5 * std::sqrt(square / static_cast<double>(finite)));
 }
 
-void check_bf16(std::span<const Bf16> got, std::span<const Bf16> want, std::span<const float> operands) {
+void check_bf16(std::span<const Bf16> got,
+                std::span<const Bf16> want,
+                std::span<const float> operands) {
   const Difference difference = compare(got, want);
   CHECK(static_cast<double>(difference.differing) <= 0.005 * static_cast<double>(want.size()));
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -171,10 +187,16 @@ void check_quantized(std::span<const Bf16> got, std::span<const Bf16> want) {
   CHECK(difference.relative_l2(want.size()) <= 5e-3);
 }
 
-void check_same(std::span<const Bf16> got, std::span<const Bf16> want) { check_bits(got, want); }
+void check_same(std::span<const Bf16> got, std::span<const Bf16> want) {
+  check_bits(got, want);
+}
 
-void check_same(std::span<const float> got, std::span<const float> want) { check_bits(got, want); }
+void check_same(std::span<const float> got, std::span<const float> want) {
+  check_bits(got, want);
+}
 
-void check_same(std::span<const std::uint8_t> got, std::span<const std::uint8_t> want) { check_bits(got, want); }
+void check_same(std::span<const std::uint8_t> got, std::span<const std::uint8_t> want) {
+  check_bits(got, want);
+}
 
 }  // namespace shoal::kernels::test

@@ -1,4 +1,5 @@
-// Golden fixtures for operator tests: tensors by name, and the comparison rules that fit each kind of result.
+// Golden fixtures for operator tests: tensors by name, and the comparison rules that fit each kind
+// of result.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +38,14 @@ const Golden& tiny_checkpoint();
 
 // fp32 results: largest difference at most 1e-5 of the rms (summation order, exp). -inf must agree.
 void check_fp32(std::span<const float> got, std::span<const float> want);
-// bf16 results without a quantiser inside: 99.5 % identical, the rest within 1 bf16 ulp (a sum next to a rounding boundary).
-// `operands` (may be empty): magnitudes whose ulp counts instead where they are larger, as in a final sum that cancels.
-void check_bf16(std::span<const Bf16> got, std::span<const Bf16> want, std::span<const float> operands = {});
-// Steps with a quantiser inside: 97 % identical, relative L2 at most 5e-3 (one bf16 flip may move a value by a quantiser step).
+// bf16 results without a quantiser inside: 99.5 % identical, the rest within 1 bf16 ulp (a sum next
+// to a rounding boundary). `operands` (may be empty): magnitudes whose ulp counts instead where
+// they are larger, as in a final sum that cancels.
+void check_bf16(std::span<const Bf16> got,
+                std::span<const Bf16> want,
+                std::span<const float> operands = {});
+// Steps with a quantiser inside: 97 % identical, relative L2 at most 5e-3 (one bf16 flip may move a
+// value by a quantiser step).
 void check_quantized(std::span<const Bf16> got, std::span<const Bf16> want);
 // Bit for bit.
 void check_same(std::span<const Bf16> got, std::span<const Bf16> want);

@@ -1,6 +1,5 @@
 // The built-in model continues its golden prompts token for token wherever the margin is safe.
 #include <doctest/doctest.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +8,8 @@
 namespace shoal::kernels {
 namespace {
 
-// Below this margin a different order of summation may choose the other token; the model's README compares strictly above it.
+// Below this margin a different order of summation may choose the other token; the model's README
+// compares strictly above it.
 constexpr double kSafeMargin = 1.0;
 
 struct GoldenAnswer {
@@ -23,15 +23,18 @@ std::vector<GoldenAnswer> read_answers() {
   std::vector<GoldenAnswer> out;
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line);
-    out.push_back({json["prompt_ids"].get<std::vector<TokenId>>(), json["output_ids"].get<std::vector<TokenId>>(),
+    out.push_back({json["prompt_ids"].get<std::vector<TokenId>>(),
+                   json["output_ids"].get<std::vector<TokenId>>(),
                    json["margins"].get<std::vector<double>>()});
   }
   return out;
 }
 
-// Greedy decoding; where the golden margin is unsafe, the golden token is forced so that the rest stays comparable.
+// Greedy decoding; where the golden margin is unsafe, the golden token is forced so that the rest
+// stays comparable.
 int follow(ModelRunner& runner, const GoldenAnswer& golden) {
-  RunningSequence sequence = runner.open(static_cast<std::int64_t>(golden.prompt.size() + golden.output.size()));
+  RunningSequence sequence =
+      runner.open(static_cast<std::int64_t>(golden.prompt.size() + golden.output.size()));
   RowRun run = runner.full_run(sequence, golden.prompt, WantLogits::kNone);
   run.sample = true;
   int compared = 0;

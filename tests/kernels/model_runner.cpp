@@ -1,10 +1,9 @@
 // The runner keeps what a worker keeps: tokens, blocks and floors of each sequence.
 #include "tests/kernels/model_runner.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <random>
 
 namespace shoal::kernels {
@@ -19,7 +18,8 @@ std::vector<T> copy_bytes(const Tensor& tensor) {
 }
 
 SafetensorsFile open_golden(const std::string& name) {
-  auto file = SafetensorsFile::open(std::string(SHOAL_GOLDEN_DIR) + "/model/" + name + ".safetensors");
+  auto file =
+      SafetensorsFile::open(std::string(SHOAL_GOLDEN_DIR) + "/model/" + name + ".safetensors");
   REQUIRE_MESSAGE(file.has_value(), file.error().message);
   return std::move(*file);
 }
@@ -35,10 +35,21 @@ const Tensor& GoldenFile::tensor(const std::string& name, Dtype dtype) const {
   return *found;
 }
 
-std::vector<float> GoldenFile::floats(const std::string& name) const { return copy_bytes<float>(tensor(name, Dtype::kF32)); }
-std::vector<Bf16> GoldenFile::bf16(const std::string& name) const { return copy_bytes<Bf16>(tensor(name, Dtype::kBf16)); }
-std::vector<std::int32_t> GoldenFile::ints(const std::string& name) const { return copy_bytes<std::int32_t>(tensor(name, Dtype::kI32)); }
-std::vector<std::uint8_t> GoldenFile::bytes(const std::string& name) const { return copy_bytes<std::uint8_t>(tensor(name, Dtype::kU8)); }
+std::vector<float> GoldenFile::floats(const std::string& name) const {
+  return copy_bytes<float>(tensor(name, Dtype::kF32));
+}
+
+std::vector<Bf16> GoldenFile::bf16(const std::string& name) const {
+  return copy_bytes<Bf16>(tensor(name, Dtype::kBf16));
+}
+
+std::vector<std::int32_t> GoldenFile::ints(const std::string& name) const {
+  return copy_bytes<std::int32_t>(tensor(name, Dtype::kI32));
+}
+
+std::vector<std::uint8_t> GoldenFile::bytes(const std::string& name) const {
+  return copy_bytes<std::uint8_t>(tensor(name, Dtype::kU8));
+}
 
 ModelRunner::ModelRunner(const std::string& directory, int threads, Sums sums) {
   DeviceConfig config;
@@ -64,7 +75,9 @@ RunningSequence ModelRunner::open(std::int64_t max_tokens) {
   return out;
 }
 
-RowRun ModelRunner::full_run(const RunningSequence& sequence, const std::vector<TokenId>& tokens, WantLogits want) const {
+RowRun ModelRunner::full_run(const RunningSequence& sequence,
+                             const std::vector<TokenId>& tokens,
+                             WantLogits want) const {
   RowRun run;
   run.sequence = sequence.id;
   run.first = sequence.length();
@@ -86,13 +99,17 @@ StepResult ModelRunner::execute(std::vector<RowRun> runs, Queue queue) {
   return backend().take(**step);
 }
 
-std::vector<float> ModelRunner::full(RunningSequence& sequence, const std::vector<TokenId>& tokens) {
+std::vector<float> ModelRunner::full(RunningSequence& sequence,
+                                     const std::vector<TokenId>& tokens) {
   StepResult result = execute({full_run(sequence, tokens)});
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
   return std::move(result.runs[0].logits);
 }
 
-RunResult ModelRunner::split(RunningSequence& sequence, const std::vector<TokenId>& prompt, std::vector<std::int64_t> chunks, Position hit) {
+RunResult ModelRunner::split(RunningSequence& sequence,
+                             const std::vector<TokenId>& prompt,
+                             std::vector<std::int64_t> chunks,
+                             Position hit) {
   const auto n = static_cast<Position>(prompt.size());
   const Position window = backend().shape().window;
   sequence.encoder_floor = hit > 0 ? hit - window : 0;
@@ -103,7 +120,9 @@ RunResult ModelRunner::split(RunningSequence& sequence, const std::vector<TokenI
   RunResult last;
   Position at = sequence.encoder_floor;
   for (const std::int64_t size : chunks) {
-    RowRun run = full_run(sequence, std::vector<TokenId>(prompt.begin() + at, prompt.begin() + at + size), WantLogits::kNone);
+    RowRun run = full_run(sequence,
+                          std::vector<TokenId>(prompt.begin() + at, prompt.begin() + at + size),
+                          WantLogits::kNone);
     run.first = at;
     run.history.assign(prompt.begin() + std::max<Position>(0, at - 3), prompt.begin() + at);
     run.stack = Stack::kEncoder;
@@ -118,13 +137,18 @@ RunResult ModelRunner::split(RunningSequence& sequence, const std::vector<TokenI
   return last;
 }
 
-void ModelRunner::truncate(RunningSequence& sequence, Position length) { sequence.tokens.resize(static_cast<std::size_t>(length)); }
+void ModelRunner::truncate(RunningSequence& sequence, Position length) {
+  sequence.tokens.resize(static_cast<std::size_t>(length));
+}
 
 std::vector<TokenId> prefix(const std::vector<std::int32_t>& tokens, std::int64_t count) {
   return std::vector<TokenId>(tokens.begin(), tokens.begin() + count);
 }
 
-std::vector<TokenId> random_tokens(std::uint64_t seed, std::int64_t count, TokenId from, TokenId to) {
+std::vector<TokenId> random_tokens(std::uint64_t seed,
+                                   std::int64_t count,
+                                   TokenId from,
+                                   TokenId to) {
   std::mt19937_64 random(seed);
   std::vector<TokenId> out;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -138,7 +162,9 @@ float max_difference(const std::vector<float>& a, const std::vector<float>& b) {
   REQUIRE(a.size() == b.size());
   float worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::isfinite(a[i]) ? std::abs(a[i] - b[i]) : std::numeric_limits<float>::infinity());
+    worst = std::max(
+        worst,
+        std::isfinite(a[i]) ? std::abs(a[i] - b[i]) : std::numeric_limits<float>::infinity());
   }
   return worst;
 }

@@ -1,4 +1,5 @@
-// Drives a device the way workers do, for tests: sequences with their blocks, whole passes in any cutting, logits of every row.
+// Drives a device the way workers do, for tests: sequences with their blocks, whole passes in any
+// cutting, logits of every row.
 #pragma once
 
 #include <memory>
@@ -40,16 +41,23 @@ class ModelRunner {
   explicit ModelRunner(const std::string& directory, int threads = 1, Sums sums = Sums::kSingle);
 
   Backend& backend() { return device_->backend(); }
+
   RunningSequence open(std::int64_t max_tokens);
 
   // The next rows of a sequence through all layers, as a run (not executed).
-  RowRun full_run(const RunningSequence& sequence, const std::vector<TokenId>& tokens, WantLogits want = WantLogits::kAll) const;
+  RowRun full_run(const RunningSequence& sequence,
+                  const std::vector<TokenId>& tokens,
+                  WantLogits want = WantLogits::kAll) const;
   StepResult execute(std::vector<RowRun> runs, Queue queue = Queue::kPrefill);
   // All layers on these rows -> logits [rows][vocab].
   std::vector<float> full(RunningSequence& sequence, const std::vector<TokenId>& tokens);
-  // Split prefill of a prompt in chunks that cover [lo, n); hit > 0: the sequence holds the prefix's global KV, windows are replayed
-  // from hit - W. -> logits of the kept rows and the first kept position.
-  RunResult split(RunningSequence& sequence, const std::vector<TokenId>& prompt, std::vector<std::int64_t> chunks = {}, Position hit = 0);
+  // Split prefill of a prompt in chunks that cover [lo, n); hit > 0: the sequence holds the
+  // prefix's global KV, windows are replayed from hit - W. -> logits of the kept rows and the first
+  // kept position.
+  RunResult split(RunningSequence& sequence,
+                  const std::vector<TokenId>& prompt,
+                  std::vector<std::int64_t> chunks = {},
+                  Position hit = 0);
   // Forgets rows at and beyond `length`, as after rejected drafts.
   void truncate(RunningSequence& sequence, Position length);
 
@@ -60,7 +68,10 @@ class ModelRunner {
 };
 
 std::vector<TokenId> prefix(const std::vector<std::int32_t>& tokens, std::int64_t count);
-std::vector<TokenId> random_tokens(std::uint64_t seed, std::int64_t count, TokenId from, TokenId to);
+std::vector<TokenId> random_tokens(std::uint64_t seed,
+                                   std::int64_t count,
+                                   TokenId from,
+                                   TokenId to);
 // Largest absolute difference; both non-empty and of equal size.
 float max_difference(const std::vector<float>& a, const std::vector<float>& b);
 

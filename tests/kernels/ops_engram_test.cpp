@@ -47,8 +47,11 @@ TEST_CASE("engram lookup equals the reference and its linear agrees") {
     std::vector<Bf16> looked_up(24 * 6 * 32);
     cpu->engram_lookup(table(), layer_rows(golden).data(), 24, 6, looked_up.data());
     check_same(looked_up, golden.bf16("looked_up"));
-    check_bf16(quantized_linear(*cpu.ops, tiny_checkpoint().weight(kLayer + "wkv.weight", kLayer + "wkv.scale"), looked_up),
-               golden.bf16("kv"));
+    check_bf16(
+        quantized_linear(*cpu.ops,
+                         tiny_checkpoint().weight(kLayer + "wkv.weight", kLayer + "wkv.scale"),
+                         looked_up),
+        golden.bf16("kv"));
   }
 }
 
@@ -60,17 +63,25 @@ TEST_CASE("engram gates and the update of the residual stream agree with the ref
     const CpuUnderTest cpu(precision);
     std::vector<float> gates(24 * 4);
     std::vector<Bf16> h = golden.bf16("h");
-    cpu->engram_update(h.data(), golden.bf16("kv").data(), key_weight().data(), open.data(), kShape, 24, gates.data());
+    cpu->engram_update(h.data(),
+                       golden.bf16("kv").data(),
+                       key_weight().data(),
+                       open.data(),
+                       kShape,
+                       24,
+                       gates.data());
     check_fp32(gates, golden.floats("gate"));
 
     for (std::size_t i = 0; i < open.size(); ++i) {
       open[i] = dead[i] != 0 ? 0 : 1;
     }
     h = golden.bf16("h");
-    cpu->engram_update(h.data(), golden.bf16("kv").data(), key_weight().data(), open.data(), kShape, 24, nullptr);
+    cpu->engram_update(
+        h.data(), golden.bf16("kv").data(), key_weight().data(), open.data(), kShape, 24, nullptr);
     check_quantized(h, golden.bf16("out"));
     const std::vector<Bf16> before = golden.bf16("h");
-    check_same(std::span(h).subspan(7 * 512, 512), std::span(before).subspan(7 * 512, 512));  // a shut gate
+    check_same(std::span(h).subspan(7 * 512, 512),
+               std::span(before).subspan(7 * 512, 512));  // a shut gate
     std::fill(open.begin(), open.end(), std::uint8_t{1});
   }
 }

@@ -1,4 +1,5 @@
-// Gate, routing, experts and their sum against the reference: plain, image rows, clamped activations.
+// Gate, routing, experts and their sum against the reference: plain, image rows, clamped
+// activations.
 #include <doctest/doctest.h>
 
 #include "cpu_under_test.h"
@@ -33,17 +34,25 @@ Routing route_rows(const Ops& ops, const std::vector<Bf16>& x, const std::string
 }
 
 // One expert on rows of x, weights may be null.
-std::vector<Bf16> run_expert(const Ops& ops, const std::string& name, const std::vector<Bf16>& x, const float* weights) {
-  const auto weight = [&](const char* w) { return tiny_checkpoint().weight(name + w + ".weight", name + w + ".scale"); };
+std::vector<Bf16> run_expert(const Ops& ops,
+                             const std::string& name,
+                             const std::vector<Bf16>& x,
+                             const float* weights) {
+  const auto weight = [&](const char* w) {
+    return tiny_checkpoint().weight(name + w + ".weight", name + w + ".scale");
+  };
   const std::vector<Bf16> g = quantized_linear(ops, weight(".w1"), x);
   const std::vector<Bf16> u = quantized_linear(ops, weight(".w3"), x);
   const std::int64_t n = static_cast<std::int64_t>(x.size()) / 128;
   std::vector<Bf16> t(g.size());
-  ops.swiglu(g.data(), u.data(), weights, kLimit, n, static_cast<std::int64_t>(g.size()) / n, t.data());
+  ops.swiglu(
+      g.data(), u.data(), weights, kLimit, n, static_cast<std::int64_t>(g.size()) / n, t.data());
   return quantized_linear(ops, weight(".w2"), t);
 }
 
-std::vector<Bf16> chosen_outputs(const Ops& ops, const std::vector<Bf16>& x, const Routing& routing) {
+std::vector<Bf16> chosen_outputs(const Ops& ops,
+                                 const std::vector<Bf16>& x,
+                                 const Routing& routing) {
   std::vector<Bf16> outputs;
   for (std::size_t i = 0; i < routing.experts.size(); ++i) {
     const auto row = static_cast<std::ptrdiff_t>(i / 2 * 128);
@@ -58,7 +67,9 @@ std::vector<Bf16> chosen_outputs(const Ops& ops, const std::vector<Bf16>& x, con
 std::vector<Bf16> first_of_each(const std::vector<Bf16>& outputs) {
   std::vector<Bf16> first;
   for (std::size_t i = 0; i < outputs.size(); i += 256) {
-    first.insert(first.end(), outputs.begin() + static_cast<std::ptrdiff_t>(i), outputs.begin() + static_cast<std::ptrdiff_t>(i + 128));
+    first.insert(first.end(),
+                 outputs.begin() + static_cast<std::ptrdiff_t>(i),
+                 outputs.begin() + static_cast<std::ptrdiff_t>(i + 128));
   }
   return first;
 }
@@ -74,7 +85,8 @@ TEST_CASE("gate, routing, experts and their sum agree with the reference") {
       const std::vector<Bf16> x = golden.bf16(p + "x");
       const Routing routing = route_rows(*cpu.ops, x, p == "image." ? "gate.bias_vl" : "gate.bias");
       check_fp32(routing.scores, golden.floats(p + "scores"));
-      CHECK(std::vector<std::int64_t>(routing.experts.begin(), routing.experts.end()) == golden.ints(p + "experts"));
+      CHECK(std::vector<std::int64_t>(routing.experts.begin(), routing.experts.end()) ==
+            golden.ints(p + "experts"));
       check_fp32(routing.weights, golden.floats(p + "weights"));
 
       const std::vector<Bf16> shared = run_expert(*cpu.ops, kLayer + "shared_experts", x, nullptr);
@@ -82,7 +94,13 @@ TEST_CASE("gate, routing, experts and their sum agree with the reference") {
       const std::vector<Bf16> outputs = chosen_outputs(*cpu.ops, x, routing);
       check_quantized(first_of_each(outputs), golden.bf16(p + "first_expert"));
       std::vector<Bf16> y(x.size());
-      cpu->combine(outputs.data(), routing.experts.data(), shared.data(), static_cast<std::int64_t>(x.size()) / 128, 2, 128, y.data());
+      cpu->combine(outputs.data(),
+                   routing.experts.data(),
+                   shared.data(),
+                   static_cast<std::int64_t>(x.size()) / 128,
+                   2,
+                   128,
+                   y.data());
       check_quantized(y, golden.bf16(p + "y"));
     }
   }
@@ -108,7 +126,12 @@ TEST_CASE("equal biased scores go to the lower expert, best first") {
   const float* row = bias.data();
   std::vector<std::int32_t> experts(3);
   std::vector<float> weights(3);
-  cpu->route(scores.data(), &row, {.experts = 5, .top_k = 3, .scale = 2.0F}, 1, experts.data(), weights.data());
+  cpu->route(scores.data(),
+             &row,
+             {.experts = 5, .top_k = 3, .scale = 2.0F},
+             1,
+             experts.data(),
+             weights.data());
   CHECK(experts == std::vector<std::int32_t>{1, 2, 3});
   CHECK(weights[0] == doctest::Approx(2.0 / 3));  // unbiased scores .5, .25, .75
   CHECK(weights[2] == doctest::Approx(1.0));

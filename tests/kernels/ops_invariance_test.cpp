@@ -1,4 +1,5 @@
-// A row's result never depends on the other rows of a call, on their number, or on the number of threads: bit for bit.
+// A row's result never depends on the other rows of a call, on their number, or on the number of
+// threads: bit for bit.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +13,8 @@ namespace shoal::kernels::test {
 
 namespace {
 
-constexpr std::int64_t kRows = 150;  // more than two strips of 64, and enough work to leave the calling thread
+constexpr std::int64_t kRows =
+    150;  // more than two strips of 64, and enough work to leave the calling thread
 constexpr std::int64_t kDim = 160;
 constexpr HcShape kShape{.copies = 4, .dim = kDim};
 constexpr unsigned kSeed = 31;
@@ -37,6 +39,7 @@ class Random {
 
   // Any byte whose code is a value in E4M3, E2M1 pairs and (as a scale) a moderate power of two.
   std::vector<std::uint8_t> codes(std::int64_t count) { return bytes(count, 0, 126); }
+
   std::vector<std::uint8_t> scales(std::int64_t count) { return bytes(count, 118, 126); }
 
  private:
@@ -84,8 +87,16 @@ void check_invariant(const Rows& compute) {
   }
 }
 
-Weight view(WeightFormat format, std::int64_t rows, std::int64_t cols, const void* values, const Bytes& scales = {}) {
-  return {format, rows, cols, static_cast<const std::byte*>(values), scales.empty() ? nullptr : scales.data()};
+Weight view(WeightFormat format,
+            std::int64_t rows,
+            std::int64_t cols,
+            const void* values,
+            const Bytes& scales = {}) {
+  return {format,
+          rows,
+          cols,
+          static_cast<const std::byte*>(values),
+          scales.empty() ? nullptr : scales.data()};
 }
 
 template <class T>
@@ -108,17 +119,25 @@ TEST_CASE("linears do not depend on batch or threads, quantised ones in either w
   const std::vector<float> f32 = random.floats(kOut * kDim);
   const Weight quantized[] = {view(WeightFormat::kFp8, kOut, kDim, fp8.data(), fp8_scales),
                               view(WeightFormat::kFp4, kOut, kDim, fp4.data(), fp4_scales)};
-  const Weight plain[] = {quantized[0], view(WeightFormat::kBf16, kOut, kDim, bf16.data()), view(WeightFormat::kF32, kOut, kDim, f32.data())};
+  const Weight plain[] = {quantized[0],
+                          view(WeightFormat::kBf16, kOut, kDim, bf16.data()),
+                          view(WeightFormat::kF32, kOut, kDim, f32.data())};
   const auto rows = [&](std::int64_t first, std::int64_t n) {
     return std::vector<Bf16>(x.begin() + first * kDim, x.begin() + (first + n) * kDim);
   };
   for (const Weight& w : quantized) {
-    check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) { return bytes_of(quantized_linear(ops, w, rows(first, n))); });
+    check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
+      return bytes_of(quantized_linear(ops, w, rows(first, n)));
+    });
   }
   for (const Weight& w : plain) {
-    check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) { return bytes_of(plain_linear(ops, w, rows(first, n))); });
+    check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
+      return bytes_of(plain_linear(ops, w, rows(first, n)));
+    });
   }
-  check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) { return bytes_of(float_linear(ops, plain[1], rows(first, n))); });
+  check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
+    return bytes_of(float_linear(ops, plain[1], rows(first, n)));
+  });
   check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
     auto scores = outputs<float>(n, kOut);
     ops.gate_scores(plain[1], x.data() + first * kDim, n, scores.data());
@@ -148,7 +167,8 @@ TEST_CASE("norm and hyper-connections do not depend on batch or threads") {
     auto mean = outputs<Bf16>(n, kDim);
     float* post = mixes.data() + n * 4;
     float* comb = mixes.data() + n * 8;
-    ops.hc_mixes(rows, {fn.data(), base.data(), scale.data()}, kShape, n, {mixes.data(), post, comb});
+    ops.hc_mixes(
+        rows, {fn.data(), base.data(), scale.data()}, kShape, n, {mixes.data(), post, comb});
     ops.hc_collapse(rows, mixes.data(), kShape, n, collapsed.data());
     ops.hc_expand(y.data() + first * kDim, rows, post, comb, kShape, n, expanded.data());
     ops.hc_mean(rows, kShape, n, mean.data());
@@ -156,7 +176,9 @@ TEST_CASE("norm and hyper-connections do not depend on batch or threads") {
     Bytes bytes;
     for (std::int64_t i = 0; i < n; ++i) {
       const auto append = [&](const void* p, std::size_t size) {
-        bytes.insert(bytes.end(), static_cast<const std::uint8_t*>(p), static_cast<const std::uint8_t*>(p) + size);
+        bytes.insert(bytes.end(),
+                     static_cast<const std::uint8_t*>(p),
+                     static_cast<const std::uint8_t*>(p) + size);
       };
       append(mixes.data() + i * 4, 16);
       append(post + i * 4, 16);
@@ -185,7 +207,8 @@ TEST_CASE("rotation and cache rows do not depend on batch or threads") {
   const std::vector<float> kv = random.floats(kRows * 2 * kDim);
   const std::vector<float> score = random.floats(kRows * 2 * kDim);
   check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
-    const std::vector<Bf16> rows(x.begin() + first * kHeads * kDim, x.begin() + (first + n) * kHeads * kDim);
+    const std::vector<Bf16> rows(x.begin() + first * kHeads * kDim,
+                                 x.begin() + (first + n) * kHeads * kDim);
     std::vector<Bf16> rotated = rows;
     ops.rope(rotated.data(), positions.data() + first, freqs, n, kHeads, kDim, true);
     ops.qdq_index(rotated.data(), n * kHeads, kDim);
@@ -204,7 +227,8 @@ TEST_CASE("rotation and cache rows do not depend on batch or threads") {
   }
   check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
     auto out = outputs<Bf16>(n, kDim);
-    ops.pool_pairs(kv.data() + first * 2 * kDim, score.data() + first * 2 * kDim, n, kDim, out.data());
+    ops.pool_pairs(
+        kv.data() + first * 2 * kDim, score.data() + first * 2 * kDim, n, kDim, out.data());
     return bytes_of(out);
   });
 }
@@ -221,19 +245,31 @@ TEST_CASE("attention does not depend on batch or threads, nor on where holes lie
   std::vector<KvEntry> lists(static_cast<std::size_t>(kRows * kLength));
   for (std::size_t i = 0; i < lists.size(); ++i) {
     if (i * 2654435761u % 5 != 0) {
-      lists[i] = {reinterpret_cast<const std::byte*>(kv.data() + i * 7919 % 400 * kHeadDim), EntryFormat::kBf16};
+      lists[i] = {reinterpret_cast<const std::byte*>(kv.data() + i * 7919 % 400 * kHeadDim),
+                  EntryFormat::kBf16};
     }
   }
   const auto attend = [&](const Ops& ops, const KvEntry* list, std::int64_t first, std::int64_t n) {
     auto out = outputs<Bf16>(n, kHeads * kHeadDim);
-    ops.attention(q.data() + first * kHeads * kHeadDim, list + first * kLength, kLength, sink.data(), 0.1F, n, kHeads, kHeadDim, out.data());
+    ops.attention(q.data() + first * kHeads * kHeadDim,
+                  list + first * kLength,
+                  kLength,
+                  sink.data(),
+                  0.1F,
+                  n,
+                  kHeads,
+                  kHeadDim,
+                  out.data());
     return bytes_of(out);
   };
-  check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) { return attend(ops, lists.data(), first, n); });
+  check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
+    return attend(ops, lists.data(), first, n);
+  });
 
   std::vector<KvEntry> moved = lists;
   for (std::size_t block = 0; block < moved.size(); block += 64) {
-    std::stable_partition(moved.begin() + static_cast<std::ptrdiff_t>(block), moved.begin() + static_cast<std::ptrdiff_t>(block + 64),
+    std::stable_partition(moved.begin() + static_cast<std::ptrdiff_t>(block),
+                          moved.begin() + static_cast<std::ptrdiff_t>(block + 64),
                           [](const KvEntry& e) { return e.format == EntryFormat::kNone; });
   }
   const CpuUnderTest cpu(SumPrecision::kSingle);
@@ -249,7 +285,8 @@ TEST_CASE("one row of attention is the same on any number of threads") {
   const std::vector<float> sink = random.floats(kHeads);
   std::vector<KvEntry> list;
   for (std::int64_t t = 0; t < 640; ++t) {
-    list.push_back({reinterpret_cast<const std::byte*>(kv.data() + t * kHeadDim), EntryFormat::kBf16});
+    list.push_back(
+        {reinterpret_cast<const std::byte*>(kv.data() + t * kHeadDim), EntryFormat::kBf16});
   }
   std::vector<Bytes> results;
   for (const int threads : {1, 2, 3}) {
@@ -262,7 +299,8 @@ TEST_CASE("one row of attention is the same on any number of threads") {
   CHECK(results[0] == results[2]);
 }
 
-TEST_CASE("index scores do not depend on threads or on how entries are cut into ranges and blocks") {
+TEST_CASE(
+    "index scores do not depend on threads or on how entries are cut into ranges and blocks") {
   CAPTURE(kSeed);
   Random random;
   constexpr std::int64_t kHeads = 4;
@@ -287,10 +325,12 @@ TEST_CASE("index scores do not depend on threads or on how entries are cut into 
   const EntryRange whole{0, kEntries};
   for (const SumPrecision precision : kPrecisions) {
     auto want = outputs<float>(kEntries, 1);
-    CpuUnderTest(precision)->index_scores(iq.data(), w.data(), kHeads, {large, kEntries, kKeyDim}, {&whole, 1}, want.data());
+    CpuUnderTest(precision)->index_scores(
+        iq.data(), w.data(), kHeads, {large, kEntries, kKeyDim}, {&whole, 1}, want.data());
     for (const int threads : {1, 2}) {
       auto got = outputs<float>(kEntries, 1);
-      CpuUnderTest(precision, threads)->index_scores(iq.data(), w.data(), kHeads, {small, 8, kKeyDim}, pieces, got.data());
+      CpuUnderTest(precision, threads)
+          ->index_scores(iq.data(), w.data(), kHeads, {small, 8, kKeyDim}, pieces, got.data());
       CHECK(bytes_of(got) == bytes_of(want));
     }
   }
@@ -310,15 +350,27 @@ TEST_CASE("routing, activation and combine do not depend on batch or threads") {
   check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
     auto experts = outputs<std::int32_t>(n, kTop);
     auto weights = outputs<float>(n, kTop);
-    ops.route(scores.data() + first * kExperts, biases.data(), {kExperts, kTop, 1.5F}, n, experts.data(), weights.data());
+    ops.route(scores.data() + first * kExperts,
+              biases.data(),
+              {kExperts, kTop, 1.5F},
+              n,
+              experts.data(),
+              weights.data());
     auto t = outputs<Bf16>(n, kDim);
     auto first_weight = outputs<float>(n, 1);
     for (std::size_t i = 0; i < first_weight.size(); ++i) {
       first_weight[i] = weights[i * kTop];
     }
-    ops.swiglu(g.data() + first * kDim, u.data() + first * kDim, first_weight.data(), 1.0F, n, kDim, t.data());
+    ops.swiglu(g.data() + first * kDim,
+               u.data() + first * kDim,
+               first_weight.data(),
+               1.0F,
+               n,
+               kDim,
+               t.data());
     auto y = outputs<Bf16>(n, kDim);
-    ops.combine(results.data() + first * kTop * kDim, experts.data(), t.data(), n, kTop, kDim, y.data());
+    ops.combine(
+        results.data() + first * kTop * kDim, experts.data(), t.data(), n, kTop, kDim, y.data());
     return bytes_of(y);
   });
 }
@@ -339,9 +391,11 @@ TEST_CASE("engram does not depend on batch or threads") {
   }
   check_invariant([&](const Ops& ops, std::int64_t first, std::int64_t n) {
     auto kv = outputs<Bf16>(n, 5 * kDim);
-    ops.engram_lookup({codes.data(), scales.data(), kTableRows, kDim}, rows.data() + first * 5, n, 5, kv.data());
+    ops.engram_lookup(
+        {codes.data(), scales.data(), kTableRows, kDim}, rows.data() + first * 5, n, 5, kv.data());
     std::vector<Bf16> stream(h.begin() + first * 4 * kDim, h.begin() + (first + n) * 4 * kDim);
-    ops.engram_update(stream.data(), kv.data(), weight.data(), open.data() + first, kShape, n, nullptr);
+    ops.engram_update(
+        stream.data(), kv.data(), weight.data(), open.data() + first, kShape, n, nullptr);
     return bytes_of(stream);
   });
 }

@@ -14,7 +14,9 @@ constexpr HcShape kShape{.copies = 4, .dim = 128};
 
 struct Mixes {
   explicit Mixes(std::int64_t n)
-      : pre(static_cast<std::size_t>(n * 4)), post(static_cast<std::size_t>(n * 4)), comb(static_cast<std::size_t>(n * 16)) {}
+      : pre(static_cast<std::size_t>(n * 4)),
+        post(static_cast<std::size_t>(n * 4)),
+        comb(static_cast<std::size_t>(n * 16)) {}
 
   HcMix view() { return {pre.data(), post.data(), comb.data()}; }
 
@@ -23,7 +25,8 @@ struct Mixes {
 
 }  // namespace
 
-TEST_CASE("rms norm agrees with the reference from 1e-12 to 1e8, for a zero row and a one-hot row") {
+TEST_CASE(
+    "rms norm agrees with the reference from 1e-12 to 1e8, for a zero row and a one-hot row") {
   const Golden golden("ops/norm");
   for (const SumPrecision precision : kPrecisions) {
     const CpuUnderTest cpu(precision);
@@ -58,7 +61,11 @@ TEST_CASE("splitting the published projections gives the published mixes") {
   const std::vector<float> scale = golden.floats("split.scale");
   const CpuUnderTest cpu(SumPrecision::kSingle);
   Mixes mixes(1);
-  cpu->hc_split(golden.floats("split.m").data(), {nullptr, base.data(), scale.data()}, kShape, 1, mixes.view());
+  cpu->hc_split(golden.floats("split.m").data(),
+                {nullptr, base.data(), scale.data()},
+                kShape,
+                1,
+                mixes.view());
   check_fp32(mixes.pre, golden.floats("split.pre"));
   check_fp32(mixes.post, golden.floats("split.post"));
   check_fp32(mixes.comb, golden.floats("split.comb"));
@@ -98,7 +105,8 @@ TEST_CASE("taps and head agree with the reference") {
     std::vector<Bf16> x(static_cast<std::size_t>(n * 128));
     cpu->hc_collapse(golden.bf16("h").data(), golden.floats("pre").data(), kShape, n, x.data());
     x = norm(*cpu.ops, tiny_checkpoint().floats("norm.weight"), x);
-    check_fp32(float_linear(*cpu.ops, tiny_checkpoint().weight("head.weight"), x), golden.floats("logits"));
+    check_fp32(float_linear(*cpu.ops, tiny_checkpoint().weight("head.weight"), x),
+               golden.floats("logits"));
     std::vector<Bf16> tap(static_cast<std::size_t>(n * 128));
     cpu->hc_mean(golden.bf16("tap_in").data(), kShape, n, tap.data());
     check_bf16(tap, golden.bf16("tap"));

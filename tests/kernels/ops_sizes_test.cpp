@@ -1,4 +1,5 @@
-// Sizes only real models reach: 384 experts, Engram tables beyond 2^31 bytes, a million index keys. On generated or sparse data.
+// Sizes only real models reach: 384 experts, Engram tables beyond 2^31 bytes, a million index keys.
+// On generated or sparse data.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,11 +21,14 @@ constexpr unsigned kSeed = 5;
 class SparseBytes {
  public:
   explicit SparseBytes(std::size_t size) : size_(size) {
-    void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = mmap(
+        nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(p != MAP_FAILED);
     data_ = static_cast<std::uint8_t*>(p);
   }
+
   ~SparseBytes() { munmap(data_, size_); }
+
   SparseBytes(const SparseBytes&) = delete;
   SparseBytes& operator=(const SparseBytes&) = delete;
 
@@ -62,20 +66,23 @@ TEST_CASE("384 experts, top 6: gate and routing equal a plain reference") {
   const std::vector<Bf16> x = normal_bf16(kRows * kDim, kSeed + 1);
   std::vector<float> bias = normal_floats(kExperts, kSeed + 2);
   const std::vector<const float*> biases(kRows, bias.data());
-  const Weight gate{WeightFormat::kBf16, kExperts, kDim, reinterpret_cast<const std::byte*>(w.data()), nullptr};
+  const Weight gate{
+      WeightFormat::kBf16, kExperts, kDim, reinterpret_cast<const std::byte*>(w.data()), nullptr};
   const CpuUnderTest cpu(SumPrecision::kDouble, 2);
   std::vector<float> scores(kRows * kExperts);
   std::vector<std::int32_t> experts(kRows * 6);
   std::vector<float> weights(kRows * 6);
   cpu->gate_scores(gate, x.data(), kRows, scores.data());
-  cpu->route(scores.data(), biases.data(), {kExperts, 6, 1.5F}, kRows, experts.data(), weights.data());
+  cpu->route(
+      scores.data(), biases.data(), {kExperts, 6, 1.5F}, kRows, experts.data(), weights.data());
 
   for (std::size_t i = 0; i < kRows; ++i) {
     std::vector<float> row(kExperts);
     for (std::size_t e = 0; e < kExperts; ++e) {
       double logit = 0;
       for (std::size_t k = 0; k < kDim; ++k) {
-        logit += static_cast<double>(to_float(x[i * kDim + k])) * static_cast<double>(to_float(w[e * kDim + k]));
+        logit += static_cast<double>(to_float(x[i * kDim + k])) *
+                 static_cast<double>(to_float(w[e * kDim + k]));
       }
       row[e] = static_cast<float>(std::sqrt(std::log1p(std::exp(logit))));
       CHECK(scores[i * kExperts + e] == doctest::Approx(row[e]).epsilon(1e-6));
@@ -100,10 +107,12 @@ TEST_CASE("engram rows beyond 2^31 and 2^32 bytes of a table are found") {
   constexpr std::int64_t kTableRows = 20'000'000;  // 5.1 GB of codes, 160 MB of scales
   SparseBytes codes(static_cast<std::size_t>(kTableRows * kDim));
   SparseBytes scales(static_cast<std::size_t>(kTableRows * kDim / 32));
-  const std::vector<std::int64_t> rows = {0, (std::int64_t{1} << 31) / kDim + 1, (std::int64_t{1} << 32) / kDim + 1, kTableRows - 1};
+  const std::vector<std::int64_t> rows = {
+      0, (std::int64_t{1} << 31) / kDim + 1, (std::int64_t{1} << 32) / kDim + 1, kTableRows - 1};
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::memset(codes.data() + rows[i] * kDim, 0x38 + static_cast<int>(i), kDim);  // 1.0, 1.125, ...
-    std::memset(scales.data() + rows[i] * (kDim / 32), 128, kDim / 32);            // times 2
+    std::memset(
+        codes.data() + rows[i] * kDim, 0x38 + static_cast<int>(i), kDim);  // 1.0, 1.125, ...
+    std::memset(scales.data() + rows[i] * (kDim / 32), 128, kDim / 32);    // times 2
   }
   const CpuUnderTest cpu(SumPrecision::kSingle);
   std::vector<Bf16> y(rows.size() * kDim);

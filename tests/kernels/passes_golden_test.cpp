@@ -1,10 +1,10 @@
-// Whole passes against the golden data, with every fp32 sum in double ("way 1"): all rows within 1e-4.
+// Whole passes against the golden data, with every fp32 sum in double ("way 1"): all rows within
+// 1e-4.
 //
-// The limit: with exact sums nothing is left to order, and the golden run moves by 3e-7 under double-sized noise, while the smallest
-// deliberate mistake tried moves rows by more than 1e-2.
-#include <doctest/doctest.h>
-
+// The limit: with exact sums nothing is left to order, and the golden run moves by 3e-7 under
+// double-sized noise, while the smallest deliberate mistake tried moves rows by more than 1e-2.
 #include <algorithm>
+#include <doctest/doctest.h>
 
 #include "tests/kernels/model_runner.h"
 
@@ -14,11 +14,16 @@ namespace {
 constexpr float kLimit = 1e-4F;
 const std::string kTiny = std::string(SHOAL_GOLDEN_DIR) + "/model/tiny-random";
 
-std::vector<float> slice(const std::vector<float>& values, std::int64_t row, std::int64_t count, std::int64_t width) {
+std::vector<float> slice(const std::vector<float>& values,
+                         std::int64_t row,
+                         std::int64_t count,
+                         std::int64_t width) {
   return std::vector<float>(values.begin() + row * width, values.begin() + (row + count) * width);
 }
 
-TokenId argmax(const std::vector<float>& row) { return static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()); }
+TokenId argmax(const std::vector<float>& row) {
+  return static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin());
+}
 
 }  // namespace
 
@@ -67,7 +72,8 @@ TEST_CASE("replay behind a prefix hit gives the golden logits and leaves cached 
     RunningSequence sequence = runner.open(hit + suffix);
     runner.full(sequence, prefix(tokens, hit));
     const std::byte* first = arena.block(sequence.blocks[0]);
-    const std::int64_t cached = arena.layout().main_row * hit / 2;  // main rows of the first source that the prefix owns
+    const std::int64_t cached =
+        arena.layout().main_row * hit / 2;  // main rows of the first source that the prefix owns
     const std::vector<std::byte> before(first, first + cached);
     runner.backend().reset_sequence(sequence.id);
     const RunResult kept = runner.split(sequence, prefix(tokens, hit + suffix), {}, hit);
@@ -106,9 +112,11 @@ TEST_CASE("verify rows and the row after a roll-back give the golden logits") {
       CHECK(argmax(slice(prompt, n - 1, 1, runner.vocab())) == truth[0]);
       std::vector<TokenId> rows = golden.ints(p + "drafts");
       rows.insert(rows.begin(), truth[0]);
-      CHECK(max_difference(runner.full(sequence, rows), golden.floats(p + "verify_logits")) <= kLimit);
+      CHECK(max_difference(runner.full(sequence, rows), golden.floats(p + "verify_logits")) <=
+            kLimit);
       runner.truncate(sequence, n + 1 + accepted);
-      CHECK(max_difference(runner.full(sequence, golden.ints(p + "next")), golden.floats(p + "after_logits")) <= kLimit);
+      CHECK(max_difference(runner.full(sequence, golden.ints(p + "next")),
+                           golden.floats(p + "after_logits")) <= kLimit);
       runner.backend().arena().give_sequence(sequence.id);
       runner.backend().arena().give_blocks(sequence.blocks);
     }

@@ -1,7 +1,7 @@
-// The model agrees with itself bit for bit: however rows are cut, batched, spread over threads or rolled back. No golden data needed.
-#include <doctest/doctest.h>
-
+// The model agrees with itself bit for bit: however rows are cut, batched, spread over threads or
+// rolled back. No golden data needed.
 #include <algorithm>
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/expert_engine.h"
@@ -14,12 +14,15 @@ namespace {
 const std::string kTiny = std::string(SHOAL_GOLDEN_DIR) + "/model/tiny-random";
 const std::string kGuppy = std::string(SHOAL_MODELS_DIR) + "/guppy";
 
-std::vector<float> full_in_chunks(ModelRunner& runner, const std::vector<TokenId>& tokens, const std::vector<std::int64_t>& chunks) {
+std::vector<float> full_in_chunks(ModelRunner& runner,
+                                  const std::vector<TokenId>& tokens,
+                                  const std::vector<std::int64_t>& chunks) {
   RunningSequence sequence = runner.open(static_cast<std::int64_t>(tokens.size()));
   std::vector<float> logits;
   std::int64_t at = 0;
   for (const std::int64_t size : chunks) {
-    const auto part = runner.full(sequence, std::vector<TokenId>(tokens.begin() + at, tokens.begin() + at + size));
+    const auto part = runner.full(
+        sequence, std::vector<TokenId>(tokens.begin() + at, tokens.begin() + at + size));
     logits.insert(logits.end(), part.begin(), part.end());
     at += size;
   }
@@ -56,7 +59,9 @@ TEST_CASE("full mode: prefill equals any chunking equals token-by-token decode, 
   }
 }
 
-TEST_CASE("full mode on guppy past window, top-k and candidates: decode equals prefill, one or two threads") {
+TEST_CASE(
+    "full mode on guppy past window, top-k and candidates: decode equals prefill, one or two "
+    "threads") {
   const std::vector<TokenId> tokens = random_tokens(12, 420, 3, 2400);
   ModelRunner one(kGuppy, 1);
   const std::vector<float> whole = full_in_chunks(one, tokens, {420});
@@ -156,11 +161,14 @@ TEST_CASE("verify rows equal decode rows and a roll-back leaves the state of pla
       }
       const std::vector<float> verified = runner.full(sequence, drafts);
       for (std::int64_t i = 0; i <= accepted; ++i) {
-        CHECK(std::equal(rows[static_cast<std::size_t>(i)].begin(), rows[static_cast<std::size_t>(i)].end(), verified.begin() + i * runner.vocab()));
+        CHECK(std::equal(rows[static_cast<std::size_t>(i)].begin(),
+                         rows[static_cast<std::size_t>(i)].end(),
+                         verified.begin() + i * runner.vocab()));
       }
       runner.truncate(sequence, start + 1 + accepted);
       for (std::int64_t i = accepted + 1; i < 12; ++i) {
-        CHECK(runner.full(sequence, {future[static_cast<std::size_t>(i)]}) == rows[static_cast<std::size_t>(i)]);
+        CHECK(runner.full(sequence, {future[static_cast<std::size_t>(i)]}) ==
+              rows[static_cast<std::size_t>(i)]);
       }
       runner.backend().arena().give_sequence(sequence.id);
       runner.backend().arena().give_blocks(sequence.blocks);
@@ -229,7 +237,8 @@ TEST_CASE("a plan that cannot be right is refused with the reason") {
   ModelRunner runner(kTiny);
   RunningSequence sequence = runner.open(20);
   const auto refused = [&](RowRun run, const std::string& why) {
-    auto step = runner.backend().begin(StepPlan{StepId{1}, EpochId{1}, Queue::kPrefill, {std::move(run)}});
+    auto step =
+        runner.backend().begin(StepPlan{StepId{1}, EpochId{1}, Queue::kPrefill, {std::move(run)}});
     REQUIRE_FALSE(step.has_value());
     CHECK(step.error().code == Code::kInvalid);
     CHECK_MESSAGE(step.error().message.find(why) != std::string::npos, step.error().message);
@@ -250,7 +259,8 @@ TEST_CASE("a plan that cannot be right is refused with the reason") {
   run = good;
   run.tokens.clear();
   refused(run, "needs either tokens");
-  auto twice = runner.backend().begin(StepPlan{StepId{1}, EpochId{1}, Queue::kPrefill, {good, good}});
+  auto twice =
+      runner.backend().begin(StepPlan{StepId{1}, EpochId{1}, Queue::kPrefill, {good, good}});
   CHECK_FALSE(twice.has_value());
 }
 

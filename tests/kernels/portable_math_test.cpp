@@ -13,7 +13,8 @@ namespace {
 
 // Distance in units of the last place of `want`.
 double ulps(double got, double want) {
-  const double step = std::nextafter(std::fabs(want), std::numeric_limits<double>::infinity()) - std::fabs(want);
+  const double step =
+      std::nextafter(std::fabs(want), std::numeric_limits<double>::infinity()) - std::fabs(want);
   return std::fabs(got - want) / step;
 }
 

@@ -34,7 +34,8 @@ TEST_CASE("rotation and its inverse agree with the reference at every position")
   const std::vector<std::int64_t> positions = golden.ints("positions");
   const auto n = static_cast<std::int64_t>(positions.size());
   const CpuUnderTest cpu(SumPrecision::kSingle);
-  for (const std::string name : {"real.window", "real.compressed", "tiny.window", "tiny.compressed"}) {
+  for (const std::string name :
+       {"real.window", "real.compressed", "tiny.window", "tiny.compressed"}) {
     for (const bool inverse : {false, true}) {
       CAPTURE(name);
       CAPTURE(inverse);

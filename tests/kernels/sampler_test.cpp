@@ -1,4 +1,5 @@
-// The sampler: the reference's distributions and tokens, filters, the noise's law, and repeatability.
+// The sampler: the reference's distributions and tokens, filters, the noise's law, and
+// repeatability.
 #include "kernels/sampler.h"
 
 #include <array>
@@ -15,7 +16,8 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 std::vector<float> row_of(const std::vector<float>& all, std::size_t row, std::size_t size) {
-  return {all.begin() + static_cast<std::ptrdiff_t>(row * size), all.begin() + static_cast<std::ptrdiff_t>((row + 1) * size)};
+  return {all.begin() + static_cast<std::ptrdiff_t>(row * size),
+          all.begin() + static_cast<std::ptrdiff_t>((row + 1) * size)};
 }
 
 TokenId token_of(const SamplerInput& in) {
@@ -40,21 +42,27 @@ std::vector<TokenId> support(const SamplerInput& in) {
 
 TEST_CASE("probabilities and picked tokens equal the reference's") {
   const Golden golden("ops/sampling");
+
   struct Case {
     const char* name;
     float temperature;
     float top_p;
   };
+
   const std::vector<float> logits = golden.floats("logits");
   const std::vector<float> noise = golden.floats("noise");
-  for (const Case& c : {Case{"t0.0.p1.0", 0.0F, 1.0F}, Case{"t1.0.p1.0", 1.0F, 1.0F}, Case{"t0.7.p1.0", 0.7F, 1.0F},
-                        Case{"t1.0.p0.95", 1.0F, 0.95F}, Case{"t0.6.p0.5", 0.6F, 0.5F}}) {
+  for (const Case& c : {Case{"t0.0.p1.0", 0.0F, 1.0F},
+                        Case{"t1.0.p1.0", 1.0F, 1.0F},
+                        Case{"t0.7.p1.0", 0.7F, 1.0F},
+                        Case{"t1.0.p0.95", 1.0F, 0.95F},
+                        Case{"t0.6.p0.5", 0.6F, 0.5F}}) {
     CAPTURE(c.name);
     const std::vector<float> want = golden.floats(std::string(c.name) + ".probabilities");
     const std::vector<std::int64_t> tokens = golden.ints(std::string(c.name) + ".token");
     for (std::size_t row = 0; row < 4; ++row) {
       const std::vector<float> z = row_of(logits, row, 48);
-      const std::vector<float> p = probabilities({.logits = z, .temperature = c.temperature, .top_p = c.top_p});
+      const std::vector<float> p =
+          probabilities({.logits = z, .temperature = c.temperature, .top_p = c.top_p});
       for (std::size_t i = 0; i < 48; ++i) {
         CHECK(std::fabs(p[i] - want[row * 48 + i]) <= 1e-6F);
         CHECK((p[i] == 0.0F) == (want[row * 48 + i] == 0.0F));
@@ -77,7 +85,8 @@ TEST_CASE("filters apply in order: top-k, then top-p and min-p on the softmax of
   CHECK(support({.logits = z}) == Ids{0, 1, 2, 3});
   CHECK(support({.logits = z, .top_k = 2}) == Ids{0, 1});
   CHECK(support({.logits = z, .top_p = 0.65F}) == Ids{0, 1});
-  CHECK(support({.logits = z, .top_p = 0.55F, .top_k = 2}) == Ids{0});  // 0.4 / 0.7 reaches 0.55 after top-k
+  CHECK(support({.logits = z, .top_p = 0.55F, .top_k = 2}) ==
+        Ids{0});  // 0.4 / 0.7 reaches 0.55 after top-k
   CHECK(support({.logits = z, .min_p = 0.6F}) == Ids{0, 1});
   CHECK(support({.logits = z, .top_p = 0.95F, .min_p = 0.6F}) == Ids{0, 1});
   const std::vector<float> tied(6, 1.0F);
@@ -125,13 +134,17 @@ TEST_CASE("the draw equals argmax of logit plus noise over every token") {
     TokenId best = 0;
     double best_score = -1e300;
     for (std::size_t i = 0; i < z.size(); ++i) {
-      const double score = static_cast<double>((z[i] - 4.0F) / 0.8F) + gumbel(noise, static_cast<TokenId>(i));
+      const double score =
+          static_cast<double>((z[i] - 4.0F) / 0.8F) + gumbel(noise, static_cast<TokenId>(i));
       if (score > best_score) {
         best = static_cast<TokenId>(i);
         best_score = score;
       }
     }
-    REQUIRE(token_of({.logits = z, .temperature = 0.8F, .seed = 42, .choice = 1, .position = position}) == best);
+    REQUIRE(
+        token_of(
+            {.logits = z, .temperature = 0.8F, .seed = 42, .choice = 1, .position = position}) ==
+        best);
   }
 }
 
@@ -161,7 +174,8 @@ TEST_CASE("noise has the mean and variance of a Gumbel distribution") {
 TEST_CASE("logprobs are those of the unmodified softmax, likeliest first") {
   const std::vector<float> z = {std::log(0.1F), std::log(0.6F), std::log(0.3F)};
   const std::vector<TokenId> forbidden = {1};
-  const Sampled out = *sample({.logits = z, .temperature = 0.0F, .forbidden = forbidden, .logprobs = 2});
+  const Sampled out =
+      *sample({.logits = z, .temperature = 0.0F, .forbidden = forbidden, .logprobs = 2});
   CHECK(out.token == 2);
   CHECK(out.logprob == doctest::Approx(std::log(0.3)));
   REQUIRE(out.top.size() == 2);
@@ -177,7 +191,8 @@ TEST_CASE("logits that allow no token give none, NaN never wins") {
   CHECK_FALSE(sample({}).has_value());
   const std::vector<float> broken = {std::numeric_limits<float>::quiet_NaN(), 1.0F, kNever};
   for (const float temperature : {0.0F, 1e-30F, 1.0F}) {
-    const Sampled out = *sample({.logits = broken, .temperature = temperature, .top_p = 0.9F, .logprobs = 3});
+    const Sampled out =
+        *sample({.logits = broken, .temperature = temperature, .top_p = 0.9F, .logprobs = 3});
     CHECK(out.token == 1);
     CHECK(out.logprob == 0.0F);
   }

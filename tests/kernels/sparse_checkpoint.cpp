@@ -72,7 +72,9 @@ void add_sources(Specs& out, const kernels::ModelConfig& c, const std::string& p
 void add_engram(Specs& out, const kernels::ModelConfig& c, const std::string& p, Size rows) {
   out.push_back({p + "engram.embed.weight", "F8_E4M3", {rows, c.engram_dim}});
   out.push_back({p + "engram.embed.scale", "F8_E8M0", {rows, c.engram_dim / 32}});
-  add_fp8(out, p + "engram.wkv", (c.hc + 1) * c.dim,
+  add_fp8(out,
+          p + "engram.wkv",
+          (c.hc + 1) * c.dim,
           (c.engram_ngram - 1) * c.engram_heads * c.engram_dim);
   out.push_back({p + "engram.q_weight", "BF16", {c.hc, c.dim}});
   out.push_back({p + "engram.k_weight", "BF16", {c.hc, c.dim}});

@@ -1,10 +1,9 @@
 // A directory of its own for one test, removed with everything in it.
 #pragma once
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
+#include <stdlib.h>
 #include <string>
 #include <string_view>
 
@@ -16,8 +15,10 @@ class TempDirectory {
     std::string name = (std::filesystem::temp_directory_path() / "shoal_test_XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
+
   TempDirectory(const TempDirectory&) = delete;
   TempDirectory& operator=(const TempDirectory&) = delete;
+
   ~TempDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);

@@ -22,7 +22,8 @@ Positions sorted_top(const std::vector<float>& scores, std::int64_t k) {
     return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
   });
   order.resize(std::min(order.size(), static_cast<std::size_t>(k)));
-  std::erase_if(order, [&](std::int64_t p) { return scores[static_cast<std::size_t>(p)] == kNever; });
+  std::erase_if(order,
+                [&](std::int64_t p) { return scores[static_cast<std::size_t>(p)] == kNever; });
   std::sort(order.begin(), order.end());
   return order;
 }
@@ -51,7 +52,8 @@ TEST_CASE("the best scores are selected in position order, ties to the lower pos
 }
 
 TEST_CASE("-inf and NaN are never selected, zeros of either sign tie") {
-  const std::vector<float> scores = {kNever, -0.0F, std::numeric_limits<float>::quiet_NaN(), 0.0F, -1.0F};
+  const std::vector<float> scores = {
+      kNever, -0.0F, std::numeric_limits<float>::quiet_NaN(), 0.0F, -1.0F};
   CHECK(select_top(scores, 5) == Positions{1, 3, 4});
   CHECK(select_top(scores, 1) == Positions{1});
   CHECK(select_top(std::vector<float>(3, kNever), 2).empty());
@@ -69,12 +71,14 @@ TEST_CASE("selection equals a stable sort for random scores with many ties") {
 
 TEST_CASE("selection among ranges returns positions, not indices") {
   const EntryRange ranges[] = {{4, 2}, {100, 0}, {1000, 3}};
-  CHECK(select_top(std::vector<float>{1.0F, 5.0F, 2.0F, 9.0F, 2.0F}, ranges, 3) == Positions{5, 1000, 1001});
+  CHECK(select_top(std::vector<float>{1.0F, 5.0F, 2.0F, 9.0F, 2.0F}, ranges, 3) ==
+        Positions{5, 1000, 1001});
 }
 
 TEST_CASE("candidate blocks keep the best and always the newest") {
   const std::vector<float> scores = {9.0F, 0.0F, 1.0F, 8.0F, 2.0F, 7.0F, -5.0F, 100.0F};
-  CHECK(candidate_blocks(scores, 7, 2, 2) == Positions{0, 3});  // block 3 holds position 6; position 7 is not visible
+  CHECK(candidate_blocks(scores, 7, 2, 2) ==
+        Positions{0, 3});  // block 3 holds position 6; position 7 is not visible
   CHECK(candidate_blocks(scores, 7, 3, 2) == Positions{0, 1, 3});
   CHECK(candidate_blocks(scores, 1, 3, 2) == Positions{0});
   CHECK(candidate_blocks(scores, 0, 3, 2).empty());

@@ -1,10 +1,9 @@
 // Weights against their config: both stored models, every kind of misfit, and sizes of real models.
 #include "kernels/model/weights.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <string>
 
 #include "kernels/formats.h"
@@ -137,8 +136,8 @@ TEST_CASE("norms, gates and compressors may be stored as F32, packed experts as 
   const auto path = directory.path() / "model.safetensors";
   const auto offsets = test::write_sparse(path, tensors);
   const float value = 0.7F;
-  test::poke(path, offsets.at("norm.weight") + 4,
-             {reinterpret_cast<const char*>(&value), sizeof value});
+  test::poke(
+      path, offsets.at("norm.weight") + 4, {reinterpret_cast<const char*>(&value), sizeof value});
   const auto loaded = load(config, directory.path());
   REQUIRE_MESSAGE(loaded.has_value(), loaded.error().message);
   CHECK(loaded->blocks[0].gate.format == WeightFormat::kF32);

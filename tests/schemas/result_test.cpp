@@ -2,7 +2,6 @@
 #include "schemas/result.h"
 
 #include <doctest/doctest.h>
-
 #include <set>
 #include <string>
 #include <type_traits>

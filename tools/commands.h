@@ -1,0 +1,52 @@
+// The subcommands of shoal: each takes its options as plain values and returns the exit status.
+// Errors go to stderr, one line each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/config.h"
+#include "schemas/result.h"
+
+namespace shoal::tools {
+
+struct GenerateOptions {
+  std::string model;
+  std::string ids;     // comma-separated token ids; or
+  std::string prompt;  // text; spellings of control tokens become control tokens
+  int max_tokens = 64;
+  float temperature = 0;
+  float top_p = 1;
+  int top_k = 0;
+  std::uint64_t seed = 0;
+  int threads = 1;
+  bool ignore_eos = false;
+};
+
+struct TokenizeOptions {
+  std::string model;
+  std::string text;  // empty: standard input
+  bool parse_special = false;
+};
+
+struct BenchEngineOptions {
+  std::string model;
+  std::int64_t prompt = 64;     // tokens in the cache before decode is timed
+  std::int64_t prefill = 2048;  // tokens of the timed prefill
+  int steps = 100;
+  bool profile = false;  // time per operator
+};
+
+// Prints "shoal: message" and returns 1.
+int report(const Error& error);
+
+int run_serve(const Config& config);
+int run_config(const ConfigSources& sources);
+int run_generate(const GenerateOptions& options);
+int run_tokenize(const TokenizeOptions& options);
+int run_bench_engine(const BenchEngineOptions& options);
+int run_models(const std::string& directory);
+int run_version();
+
+}  // namespace shoal::tools

@@ -1,0 +1,149 @@
+// Order of life: device, launch queue, node, HTTP; torn down the other way round, the node before
+// the sockets it answers through.
+#include "tools/local_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "actors/codec/model_profile.h"
+#include "actors/codec/tokenizer.h"
+#include "actors/log.h"
+#include "tools/progress_bar.h"
+
+namespace shoal::tools {
+
+namespace {
+
+constexpr Nanos kStopLimit = std::chrono::seconds(5);
+
+int compute_threads(const Config& config) {
+  const int asked = config.compute().threads();
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::string model_path(const Config& config) {
+  return config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
+}
+
+// Every key is a tenant of its own; the tenant's name must not give the key away in logs.
+std::vector<ApiKey> api_keys(const Config& config) {
+  std::vector<ApiKey> keys;
+  for (const std::string& key : config.http().api_key()) {
+    keys.push_back(ApiKey{key, "key-" + std::to_string(keys.size() + 1)});
+  }
+  return keys;
+}
+
+HttpConfig http_config(const Config& config) {
+  HttpConfig out;
+  out.host = config.http().host();
+  out.port = static_cast<std::uint16_t>(config.http().port());
+  out.shards = static_cast<std::uint32_t>(config.http().shards());
+  out.keys = api_keys(config);
+  out.limits.request_timeout = std::chrono::milliseconds(config.request().deadline_ms());
+  return out;
+}
+
+}  // namespace
+
+Instant monotonic_now() {
+  return std::chrono::time_point_cast<Nanos>(std::chrono::steady_clock::now());
+}
+
+std::int64_t unix_seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config) {
+  TRY_VOID(validate(config));
+  auto server = std::unique_ptr<LocalServer>(new LocalServer());
+  TRY_VOID(server->open_device(config));
+  TRY_VOID(server->open_front(config));
+  return server;
+}
+
+Result<void> LocalServer::open_device(const Config& config) {
+  model_path_ = model_path(config);
+  kernels::DeviceConfig device;
+  device.model = model_path_;
+  device.threads = compute_threads(config);
+  device.sequences = config.kv().sequences();
+  TRY(const auto model, kernels::read_config(device.model));
+  device.kv_blocks = kv_blocks(config, kernels::KvLayout(model).block_bytes);
+  ProgressBar bar("loading");
+  TRY(device_, kernels::open_device("cpu", device, [&bar](std::int64_t done, std::int64_t total) {
+        bar.update(done, total);
+      }));
+  launcher_ = std::make_unique<kernels::LaunchQueue>(device_->backend(), monotonic_now);
+  return {};
+}
+
+Result<void> LocalServer::open_front(const Config& config) {
+  const auto tokenizer_file = std::filesystem::path(model_path_) / "tokenizer.json";
+  TRY(auto tokenizer, Tokenizer::load(tokenizer_file));
+  const kernels::ModelShape& shape = device_->backend().shape();
+  if (tokenizer->vocabulary_size() > shape.vocab) {
+    return fail(Code::kMisconfigured,
+                tokenizer_file.string() + ": has token ids up to " +
+                    std::to_string(tokenizer->vocabulary_size() - 1) +
+                    ", the model's vocabulary is " + std::to_string(shape.vocab) +
+                    "; use the tokenizer the model was trained with");
+  }
+  TRY(ModelProfile profile, make_profile(detect_generation(*tokenizer), *tokenizer));
+  TRY(node_,
+      build_node(config,
+                 Parts{device_->backend(), *launcher_, monotonic_now, stderr_log_sink(), nullptr}));
+
+  const std::string directory_name = std::filesystem::canonical(model_path_).filename().string();
+  model_name_ =
+      config.model().served_name().empty() ? directory_name : config.model().served_name();
+  HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
+  parts.model.names = {model_name_};
+  if (model_name_ != directory_name) {
+    parts.model.names.push_back(directory_name);
+  }
+  parts.model.context_tokens = node_->context();
+  parts.model.vocabulary_size = static_cast<TokenId>(shape.vocab);
+  parts.model.created = unix_seconds_now();
+  parts.model.tokenizer = std::move(tokenizer);
+  parts.model.profile = std::make_shared<const ModelProfile>(std::move(profile));
+  parts.seed = random_seed();
+  parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
+  parts.version = SHOAL_VERSION;
+  parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
+  TRY(http_, HttpServer::start(http_config(config), std::move(parts)));
+  return {};
+}
+
+LocalServer::~LocalServer() {
+  stop();
+}
+
+bool LocalServer::drain(Nanos limit) {
+  const bool sent = http_->drain(monotonic_now() + limit);
+  return node_->drain(kStopLimit) && sent;
+}
+
+bool LocalServer::stop() {
+  if (stopped_ || node_ == nullptr) {
+    return true;
+  }
+  stopped_ = true;
+  const bool ended = node_->stop(kStopLimit);
+  if (http_ != nullptr) {
+    http_->stop();
+  }
+  return ended;
+}
+
+}  // namespace shoal::tools
