@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "actors/codec/chat_request.h"
@@ -221,34 +222,31 @@ std::string joined(const std::vector<std::string>& ids) {
   return out;
 }
 
-bool has_call(const Message& assistant, std::string_view id) {
-  return std::any_of(assistant.calls.begin(), assistant.calls.end(), [&](const PastCall& call) {
-    return call.id == id;
-  });
-}
-
 // The results in [first, end) must answer each call of `assistant` once.
 Result<void> check_results(const std::vector<Message>& messages,
                            const Message& assistant,
                            std::size_t first,
                            std::size_t end,
                            const ChatOptions& options) {
-  std::vector<std::string> seen;
+  // Sets, because a hostile body may hold a hundred thousand calls.
+  std::unordered_set<std::string_view> called;
+  for (const PastCall& call : assistant.calls)
+    called.insert(call.id);
+  std::unordered_set<std::string_view> seen;
   std::vector<std::string> unknown;
   for (std::size_t i = first; i < end; ++i) {
     const std::string& id = messages[i].call_id;
-    if (std::find(seen.begin(), seen.end(), id) != seen.end()) {
+    if (!seen.insert(id).second) {
       return fail(
           Code::kInvalid,
           "Duplicate value for 'tool_call_id' of " + id + " in message[" + std::to_string(i) + "]");
     }
-    seen.push_back(id);
-    if (!has_call(assistant, id))
+    if (!called.contains(id))
       unknown.push_back(id);
   }
   std::vector<std::string> missing;
   for (const PastCall& call : assistant.calls) {
-    if (std::find(seen.begin(), seen.end(), call.id) == seen.end())
+    if (!seen.contains(call.id))
       missing.push_back(call.id);
   }
   if (end - first < assistant.calls.size()) {

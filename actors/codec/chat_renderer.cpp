@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 
 #include "actors/codec/json_reader.h"
 #include "actors/codec/json_writer.h"
@@ -241,18 +242,15 @@ class Renderer {
   }
 
   // Results follow the order of the calls they answer, not the order in which they arrived.
-  std::ptrdiff_t call_place(const Message& result) const {
-    if (last_calls_ == nullptr)
-      return 0;
-    const auto place =
-        std::find_if(last_calls_->begin(), last_calls_->end(), [&](const PastCall& call) {
-          return call.id == result.call_id;
-        });
-    return place == last_calls_->end() ? 0 : place - last_calls_->begin();
+  std::size_t call_place(const Message& result) const {
+    const auto place = call_places_.find(result.call_id);
+    return place == call_places_.end() ? 0 : place->second;
   }
 
   void assistant_turn(const Message& message) {
-    last_calls_ = &message.calls;
+    call_places_.clear();
+    for (std::size_t i = 0; i < message.calls.size(); ++i)
+      call_places_.emplace(message.calls[i].id, i);
     if (message.is_prefix)
       return prefix_turn(message);
     prompt_.control(profile_.assistant);
@@ -377,7 +375,7 @@ class Renderer {
   const ChatOptions& options_;
   RenderedPrompt& out_;
   Prompt prompt_;
-  const std::vector<PastCall>* last_calls_ = nullptr;
+  std::unordered_map<std::string_view, std::size_t> call_places_;  // of the last assistant message
   bool open_prefix_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "actors/codec/chat_request.h"
@@ -62,14 +63,13 @@ Result<void> check_required(const JsonValue& schema) {
   if (properties == nullptr || !properties->is_object())
     return {};
   const JsonValue* required = schema.find("required");
-  const auto is_required = [&](const std::string& name) {
-    return required != nullptr &&
-           std::any_of(required->items.begin(), required->items.end(), [&](const JsonValue& item) {
-             return item.is_string() && item.text == name;
-           });
-  };
+  std::unordered_set<std::string_view> names;
+  if (required != nullptr) {
+    for (const JsonValue& item : required->items)
+      names.insert(item.text);
+  }
   for (const JsonMember& property : properties->members) {
-    if (!is_required(property.name)) {
+    if (!names.contains(property.name)) {
       return fail(Code::kInvalid, "Required properties must match all properties in the object");
     }
   }
@@ -150,11 +150,10 @@ Result<std::vector<ToolSpec>> read_tools(const JsonValue& body) {
     return tools;
   if (!list->is_array())
     return wrong_type("tools", "a list", *list);
+  std::unordered_set<std::string> names;
   for (std::size_t i = 0; i < list->items.size(); ++i) {
     TRY(ToolSpec tool, read_tool(list->items[i], i));
-    const bool is_repeated = std::any_of(
-        tools.begin(), tools.end(), [&](const ToolSpec& other) { return other.name == tool.name; });
-    if (is_repeated)
+    if (!names.insert(tool.name).second)
       return fail(Code::kInvalid, "Tool names must be unique.");
     tools.push_back(std::move(tool));
   }

@@ -87,11 +87,11 @@ struct Fault {
 
 class Walker {
  public:
-  Walker(od::document& document, const char* begin, std::size_t size, int depth_max)
+  Walker(od::document& document, std::string_view text, const JsonReadOptions& options)
       : document_(document),
-        begin_(begin),
-        size_(size),
-        depth_max_(depth_max) {}
+        begin_(text.data()),
+        size_(text.size()),
+        options_(options) {}
 
   std::optional<Fault> run(JsonValue& out) {
     const std::string_view whole = trimmed({begin_, size_});
@@ -140,8 +140,12 @@ class Walker {
 
   std::optional<Fault> value(od::value in, JsonValue& out, int depth) {
     const std::string_view token = in.raw_json_token();
-    if (depth > depth_max_) {
-      return fault_at("nested deeper than " + std::to_string(depth_max_) + " levels", token.data());
+    if (depth > options_.depth_max) {
+      return fault_at("nested deeper than " + std::to_string(options_.depth_max) + " levels",
+                      token.data());
+    }
+    if (++values_ > options_.values_max) {
+      return fault_at("more than " + std::to_string(options_.values_max) + " values", token.data());
     }
     if (token.starts_with('{'))
       return object(in, out, depth);
@@ -236,7 +240,8 @@ class Walker {
   od::document& document_;
   const char* begin_;
   std::size_t size_;
-  int depth_max_;
+  const JsonReadOptions& options_;
+  int values_ = 0;
 };
 
 bool is_hex(char c) {
@@ -321,7 +326,9 @@ Error located(const Fault& fault, std::string_view text) {
               std::to_string(column)};
 }
 
-std::optional<Fault> parse(const std::string& text, int depth_max, JsonValue& out) {
+std::optional<Fault> parse(const std::string& text,
+                           const JsonReadOptions& options,
+                           JsonValue& out) {
   od::parser parser;
   od::document document;
   if (trimmed(text).empty())
@@ -334,7 +341,7 @@ std::optional<Fault> parse(const std::string& text, int depth_max, JsonValue& ou
     }
     return fault;
   }
-  return Walker(document, text.data(), text.size(), depth_max).run(out);
+  return Walker(document, text, options).run(out);
 }
 
 }  // namespace
@@ -344,11 +351,11 @@ Result<JsonValue> read_json(std::string_view text, const JsonReadOptions& option
   padded.reserve(text.size() + simdjson::SIMDJSON_PADDING);
   padded = text;
   JsonValue out;
-  std::optional<Fault> fault = parse(padded, options.depth_max, out);
+  std::optional<Fault> fault = parse(padded, options, out);
   if (fault && fault->code == simdjson::STRING_ERROR && options.repair_lone_surrogates &&
       repair_surrogates(padded)) {
     out = JsonValue{};
-    fault = parse(padded, options.depth_max, out);
+    fault = parse(padded, options, out);
   }
   if (fault)
     return tl::unexpected(located(*fault, padded));

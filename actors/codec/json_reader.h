@@ -9,9 +9,12 @@
 namespace shoal {
 
 inline constexpr int kJsonDepthMax = 64;
+// Room for a prompt of a million token ids; a value takes about 100 bytes.
+inline constexpr int kJsonValuesMax = 2'000'000;
 
 struct JsonReadOptions {
   int depth_max = kJsonDepthMax;
+  int values_max = kJsonValuesMax;
   // Escapes such as \ud83d without their partner become U+FFFD (clients cut strings in the middle
   // of an emoji); off: an error.
   bool repair_lone_surrogates = true;

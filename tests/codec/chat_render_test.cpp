@@ -472,3 +472,29 @@ TEST_CASE(
   CHECK(model->user.id != profile().user.id);
   CHECK(model->grounding.empty());
 }
+
+TEST_CASE("a hostile body with very many calls and tools costs linear time") {
+  constexpr int kMany = 20'000;
+  json body = {{"model", "m"},
+               {"messages", {{{"role", "user"}, {"content", "q"}}}},
+               {"thinking", {{"type", "disabled"}}}};
+  json calls = json::array();
+  for (int i = 0; i < kMany; ++i) {
+    calls.push_back({{"id", "c" + std::to_string(i)},
+                     {"type", "function"},
+                     {"function", {{"name", "f"}, {"arguments", "{}"}}}});
+    body["tools"].push_back(
+        {{"type", "function"}, {"function", {{"name", "t" + std::to_string(i)}}}});
+  }
+  body["messages"].push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", calls}});
+  for (int i = kMany - 1; i >= 0; --i) {
+    body["messages"].push_back({{"role", "tool"},
+                                {"tool_call_id", "c" + std::to_string(i)},
+                                {"content", std::to_string(i)}});
+  }
+  const Outcome out = render(body.dump());
+  REQUIRE(out.request);
+  // Results follow the order of the calls.
+  CHECK(out.prompt.text.find("<tool_result>0</tool_result>\n\n<tool_result>1<") !=
+        std::string::npos);
+}

@@ -178,3 +178,15 @@ TEST_CASE("what is written is read back, for random strings") {
     REQUIRE(value->text == text);
   }
 }
+
+TEST_CASE("the number of values is bounded, so that a body of tiny ones cannot fill the memory") {
+  const shoal::JsonReadOptions options = {.values_max = 1'000};
+  CHECK(read_json("[0, 1, 2]", options));
+  std::string many = "[0";
+  for (int i = 0; i < 1'000; ++i)
+    many += ",0";
+  many += "]";
+  const auto value = read_json(many, options);
+  REQUIRE(!value);
+  CHECK(value.error().message.find("more than 1000 values") != std::string::npos);
+}
