@@ -2,6 +2,7 @@
 #include "kernels/compute_pool.h"
 
 #include <atomic>
+#include <chrono>
 #include <doctest/doctest.h>
 
 namespace shoal::kernels {
@@ -47,6 +48,21 @@ TEST_CASE("loops of several callers all complete") {
     caller.join();
   }
   CHECK(total == 4 * 200 * 100);
+}
+
+TEST_CASE("pieces run on all threads at once") {
+  ComputePool pool(3);
+  std::mutex mutex;
+  std::condition_variable arrived;
+  int inside = 0;
+  bool together = true;
+  pool.parallel_for(3, 1, [&](std::int64_t, std::int64_t) {
+    std::unique_lock lock(mutex);
+    ++inside;
+    arrived.notify_all();
+    together = arrived.wait_for(lock, std::chrono::seconds(60), [&] { return inside == 3; }) && together;
+  });
+  CHECK(together);
 }
 
 TEST_CASE("work that fits in one grain stays on the calling thread") {
