@@ -1,4 +1,5 @@
-// Keys are compared in constant time, all of them, whether one fitted or not: the time of a refusal tells nothing.
+// Keys are compared in constant time, all of them, whether one fitted or not: the time of a refusal
+// tells nothing.
 #include "actors/http_access.h"
 
 namespace shoal {
@@ -16,7 +17,8 @@ bool equals_in_constant_time(std::string_view secret, std::string_view given) {
 std::string_view key_of(const HttpRequest& request) {
   const std::string_view authorization = request.field("authorization");
   constexpr std::string_view kBearer = "bearer ";
-  if (authorization.size() > kBearer.size() && equals_ignoring_case(authorization.substr(0, kBearer.size()), kBearer)) {
+  if (authorization.size() > kBearer.size() &&
+      equals_ignoring_case(authorization.substr(0, kBearer.size()), kBearer)) {
     const auto first = authorization.find_first_not_of(' ', kBearer.size());
     return first == std::string_view::npos ? std::string_view{} : authorization.substr(first);
   }
@@ -26,23 +28,28 @@ std::string_view key_of(const HttpRequest& request) {
 }  // namespace
 
 HttpAccess::HttpAccess(const std::vector<ApiKey>& keys) {
-  if (keys.empty()) find_or_add("");
-  for (const ApiKey& key : keys) entries_.push_back({.key = key.key, .tenant = &find_or_add(key.tenant)});
+  if (keys.empty())
+    find_or_add("");
+  for (const ApiKey& key : keys)
+    entries_.push_back({.key = key.key, .tenant = &find_or_add(key.tenant)});
 }
 
 Tenant& HttpAccess::find_or_add(const std::string& name) {
   for (Tenant& tenant : tenants_) {
-    if (tenant.name == name) return tenant;
+    if (tenant.name == name)
+      return tenant;
   }
   return tenants_.emplace_back(name);
 }
 
 Tenant* HttpAccess::tenant_of(const HttpRequest& request) {
-  if (entries_.empty()) return &tenants_.front();
+  if (entries_.empty())
+    return &tenants_.front();
   const std::string_view given = key_of(request);
   Tenant* found = nullptr;
   for (const Entry& entry : entries_) {
-    if (equals_in_constant_time(entry.key, given)) found = entry.tenant;
+    if (equals_in_constant_time(entry.key, given))
+      found = entry.tenant;
   }
   return found;
 }

@@ -25,7 +25,8 @@ class HttpAccess {
  public:
   explicit HttpAccess(const std::vector<ApiKey>& keys);
 
-  // By `Authorization: Bearer KEY` or `x-api-key: KEY`; null when no key fits. Without keys everybody is the tenant "".
+  // By `Authorization: Bearer KEY` or `x-api-key: KEY`; null when no key fits. Without keys
+  // everybody is the tenant "".
   Tenant* tenant_of(const HttpRequest& request);
 
  private:

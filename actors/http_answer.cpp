@@ -13,14 +13,16 @@ constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
 
 HttpError too_many(const HttpLimits& limits, std::string_view whose, std::size_t limit) {
   return {.status = 429,
-          .message = std::string(whose) + " has " + std::to_string(limit) + " answers in progress, the most allowed; try again when one is complete",
+          .message = std::string(whose) + " has " + std::to_string(limit) +
+                     " answers in progress, the most allowed; try again when one is complete",
           .code = "rate_limit_exceeded",
           .retry_after = limits.retry_after};
 }
 
 // Adds unless that would pass the limit.
 bool take(std::atomic<std::size_t>& counter, std::size_t count, std::size_t limit) {
-  if (counter.fetch_add(count) + count <= limit) return true;
+  if (counter.fetch_add(count) + count <= limit)
+    return true;
   counter.fetch_sub(count);
   return false;
 }
@@ -28,7 +30,11 @@ bool take(std::atomic<std::size_t>& counter, std::size_t count, std::size_t limi
 }  // namespace
 
 HttpAnswer::HttpAnswer(AnswerHost& host, HttpResponder& responder, Tenant& tenant)
-    : host_(host), responder_(responder), tenant_(tenant), received_(host.now()), last_sent_(received_) {}
+    : host_(host),
+      responder_(responder),
+      tenant_(tenant),
+      received_(host.now()),
+      last_sent_(received_) {}
 
 HttpAnswer::~HttpAnswer() {
   close_choices();
@@ -38,9 +44,11 @@ HttpAnswer::~HttpAnswer() {
 
 void HttpAnswer::start(Prepared prepared) {
   CHECK(choices_.empty() && !ended_);
-  if (auto* done = std::get_if<HttpReply>(&prepared)) return reply(std::move(*done));
+  if (auto* done = std::get_if<HttpReply>(&prepared))
+    return reply(std::move(*done));
   auto& plan = std::get<AnswerPlan>(prepared);
-  if (!take_slots(plan.choices)) return;
+  if (!take_slots(plan.choices))
+    return;
   wants_events_ = plan.stream;
   format_ = std::move(plan.format);
   submit_choices(plan);
@@ -63,7 +71,8 @@ bool HttpAnswer::take_slots(std::uint32_t choices) {
 
 void HttpAnswer::submit_choices(const AnswerPlan& plan) {
   const HttpLimits& limits = host_.config().limits;
-  const Nanos timeout = std::min(plan.timeout.value_or(limits.request_timeout), limits.request_timeout_max);
+  const Nanos timeout =
+      std::min(plan.timeout.value_or(limits.request_timeout), limits.request_timeout_max);
   Submission submission{.request = {},
                         .attempt = AttemptId{1},
                         .shard = host_.shard(),
@@ -86,7 +95,8 @@ void HttpAnswer::submit_choices(const AnswerPlan& plan) {
     host_.metrics().choices_waiting.fetch_add(1);
     host_.metrics().prompt_tokens.fetch_add(static_cast<std::int64_t>(plan.prompt->size()));
   }
-  for (const Choice& choice : choices_) host_.front_door().submit(choice.stream.submission());
+  for (const Choice& choice : choices_)
+    host_.front_door().submit(choice.stream.submission());
 }
 
 void HttpAnswer::on_tokens(std::uint32_t choice, TokenRun run) {
@@ -100,15 +110,19 @@ void HttpAnswer::on_failure(std::uint32_t choice, const StreamFailure& failure) 
 void HttpAnswer::act(std::uint32_t choice, StreamStep step) {
   Choice& self = choices_[choice];
   if (!step.tokens.empty() || step.finish != Finish::kNone) {
-    if (auto sent = send_tokens(choice, step); !sent) return fail(http_error(sent.error()));
+    if (auto sent = send_tokens(choice, step); !sent)
+      return fail(http_error(sent.error()));
   }
-  for (const StreamStop& stop : step.stops) host_.front_door().stop(self.stream.request(), stop.attempt, stop.end);
+  for (const StreamStop& stop : step.stops)
+    host_.front_door().stop(self.stream.request(), stop.attempt, stop.end);
   if (step.submit) {
     host_.metrics().retries.fetch_add(1);
     host_.front_door().submit(*std::move(step.submit));
   }
-  if (step.error) return fail(http_error(*step.error, step.retry_after));
-  if (self.stream.done()) finish_choice(choice);
+  if (step.error)
+    return fail(http_error(*step.error, step.retry_after));
+  if (self.stream.done())
+    finish_choice(choice);
   send_events();
 }
 
@@ -122,7 +136,8 @@ Result<void> HttpAnswer::send_tokens(std::uint32_t choice, StreamStep& step) {
                             .finish = step.finish,
                             .stop_token = step.stop_token};
   TRY(const auto counted, format_->add(tokens, events_));
-  if (!counted) return {};
+  if (!counted)
+    return {};
   self.finish = Finish::kStop;
   const StreamStep stopped = self.stream.on_stop_string(self.stream.prompt_tokens() + *counted);
   step.stops.insert(step.stops.end(), stopped.stops.begin(), stopped.stops.end());
@@ -147,9 +162,11 @@ void HttpAnswer::count_tokens(Choice& choice, std::size_t tokens) {
 void HttpAnswer::finish_choice(std::uint32_t choice) {
   Choice& self = choices_[choice];
   format_->finish(choice, self.stream.cached_tokens(), events_);
-  (self.finish == Finish::kLength ? host_.metrics().finished_length : host_.metrics().finished_stop).fetch_add(1);
+  (self.finish == Finish::kLength ? host_.metrics().finished_length : host_.metrics().finished_stop)
+      .fetch_add(1);
   leave(self);
-  if (std::ranges::all_of(choices_, &Choice::left)) end();
+  if (std::ranges::all_of(choices_, &Choice::left))
+    end();
 }
 
 void HttpAnswer::end() {
@@ -169,7 +186,8 @@ void HttpAnswer::end() {
 void HttpAnswer::fail(const HttpError& error) {
   host_.metrics().finished_error.fetch_add(1);
   close_choices();
-  if (!streaming_) return reply(error_reply(error));
+  if (!streaming_)
+    return reply(error_reply(error));
   events_.append("data: ").append(error_body(error)).append("\n\n");
   send_events();
   ended_ = true;
@@ -182,7 +200,8 @@ void HttpAnswer::reply(HttpReply reply) {
 }
 
 void HttpAnswer::send_events() {
-  if (events_.empty() || ended_) return;
+  if (events_.empty() || ended_)
+    return;
   if (!streaming_) {
     streaming_ = true;
     responder_.begin_events();
@@ -195,12 +214,14 @@ void HttpAnswer::send_events() {
 void HttpAnswer::leave(Choice& choice) {
   choice.left = true;
   host_.expect_no_tokens(choice.stream.request());
-  (choice.last_tokens ? host_.metrics().choices_running : host_.metrics().choices_waiting).fetch_sub(1);
+  (choice.last_tokens ? host_.metrics().choices_running : host_.metrics().choices_waiting)
+      .fetch_sub(1);
 }
 
 void HttpAnswer::close_choices() {
   for (Choice& choice : choices_) {
-    if (choice.left) continue;
+    if (choice.left)
+      continue;
     choice.stream.on_client_left();
     host_.front_door().closed(choice.stream.request());
     leave(choice);
@@ -214,7 +235,8 @@ void HttpAnswer::on_client_left() {
 
 void HttpAnswer::on_tick(Instant now) {
   for (std::uint32_t choice = 0; choice < choices_.size() && !ended_; ++choice) {
-    if (!choices_[choice].left && now >= choices_[choice].stream.next_due()) act(choice, choices_[choice].stream.on_time(now));
+    if (!choices_[choice].left && now >= choices_[choice].stream.next_due())
+      act(choice, choices_[choice].stream.on_time(now));
   }
   if (wants_events_ && !ended_ && now - last_sent_ >= host_.config().keep_alive_comment) {
     events_ += kKeepAlive;

@@ -1,6 +1,8 @@
-// One generation request from its first token to its last byte: one stream per choice, merged into one response.
+// One generation request from its first token to its last byte: one stream per choice, merged into
+// one response.
 //
-// Lives on the thread of its shard. The streams are the truth (actors/stream.h); a format turns their tokens into a protocol.
+// Lives on the thread of its shard. The streams are the truth (actors/stream.h); a format turns
+// their tokens into a protocol.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +33,15 @@ struct ChoiceTokens {
   TokenId stop_token = -1;
 };
 
-// Tokens to the bytes of one protocol. When the request streams, bytes are appended as they become known; else all at the end.
+// Tokens to the bytes of one protocol. When the request streams, bytes are appended as they become
+// known; else all at the end.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
-  // Says how many tokens of the choice's answer count when a stop string ended it among these ones. An error fails the request.
-  virtual Result<std::optional<std::int64_t>> add(const ChoiceTokens& tokens, std::string& events) = 0;
+  // Says how many tokens of the choice's answer count when a stop string ended it among these ones.
+  // An error fails the request.
+  virtual Result<std::optional<std::int64_t>> add(const ChoiceTokens& tokens,
+                                                  std::string& events) = 0;
   // The choice is complete. `cached_tokens` of its prompt were not computed.
   virtual void finish(std::uint32_t choice, std::int64_t cached_tokens, std::string& events) = 0;
   // After every choice: what ends the stream, or the whole body.
@@ -71,7 +76,8 @@ class AnswerHost {
   virtual Instant now() const = 0;
   virtual std::uint32_t shard() const = 0;
   virtual std::uint64_t random() = 0;
-  virtual RequestId expect_tokens(HttpAnswer& answer, std::uint32_t choice) = 0;  // a new id, whose tokens come to `answer`
+  virtual RequestId expect_tokens(
+      HttpAnswer& answer, std::uint32_t choice) = 0;  // a new id, whose tokens come to `answer`
   virtual void expect_no_tokens(RequestId request) = 0;
 };
 
@@ -116,7 +122,8 @@ class HttpAnswer final : public HttpExchange {
   Instant last_sent_;
   std::unique_ptr<AnswerFormat> format_;
   bool wants_events_ = false;
-  bool streaming_ = false;  // the head of the events is sent: an error cannot have a status any more
+  bool streaming_ =
+      false;  // the head of the events is sent: an error cannot have a status any more
   bool ended_ = false;
   std::vector<Choice> choices_;
   std::size_t slots_ = 0;  // taken from the limits in flight

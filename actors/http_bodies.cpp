@@ -13,7 +13,8 @@ namespace {
 void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += '[';
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += ',';
+    if (i > 0)
+      out += ',';
     append_json_int(out, ids[i]);
   }
   out += ']';
@@ -22,17 +23,59 @@ void append_ids(std::string& out, std::span<const TokenId> ids) {
 void append_pieces(std::string& out, const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   out += '[';
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += ',';
+    if (i > 0)
+      out += ',';
     append_json_string(out, replace_malformed_utf8(tokenizer.bytes(ids[i])));
   }
   out += ']';
 }
 
-Result<std::vector<TokenId>> ids_of_text_or_messages(const JsonValue& body, const ServedModel& model) {
+BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode) {
+  switch (serving.replay) {
+    case ReplayMode::kExact:
+      return BasisMode::kExact;
+    case ReplayMode::kBounded:
+      return BasisMode::kBounded;
+    case ReplayMode::kDefault:
+      return default_mode;
+  }
+  return default_mode;
+}
+
+// kInvalid names both numbers. max_tokens 0 becomes the default, capped to the context left.
+Result<void> fit_context(std::int64_t prompt_tokens,
+                         int default_max_tokens,
+                         const ServedModel& model,
+                         Sampling& sampling) {
+  const std::string maximum =
+      "This model's maximum context length is " + std::to_string(model.context_tokens) + " tokens.";
+  if (prompt_tokens == 0)
+    return fail(Code::kInvalid, "the prompt is empty; send at least one token");
+  const std::int64_t left = model.context_tokens - prompt_tokens;
+  if (left <= 0) {
+    return fail(Code::kInvalid,
+                maximum + " However, your prompt has " + std::to_string(prompt_tokens) +
+                    " tokens, which leaves none for the answer. Please shorten the prompt.");
+  }
+  if (sampling.max_tokens == 0)
+    sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(default_max_tokens, left));
+  if (sampling.max_tokens <= left)
+    return {};
+  return fail(Code::kInvalid,
+              maximum + " However, you requested " +
+                  std::to_string(prompt_tokens + sampling.max_tokens) + " tokens (" +
+                  std::to_string(prompt_tokens) + " in the prompt, " +
+                  std::to_string(sampling.max_tokens) +
+                  " for the answer). Please shorten the prompt or lower max_tokens.");
+}
+
+Result<std::vector<TokenId>> ids_of_text_or_messages(const JsonValue& body,
+                                                     const ServedModel& model) {
   TRY(const auto prompt, string_field(body, "prompt"));
-  if (prompt) return model.tokenizer->encode_parsed(*prompt);
-  if (given(body, "messages") == nullptr) return bad_field("prompt", "give a text here, or messages");
-  if (!model.profile) return fail(Code::kInvalid, "this model has no chat template; give prompt instead of messages");
+  if (prompt)
+    return model.tokenizer->encode_parsed(*prompt);
+  if (given(body, "messages") == nullptr)
+    return bad_field("prompt", "give a text here, or messages");
   TRY(const auto chat, read_chat_request(body, *model.profile));
   return encode_prompt(*model.tokenizer, render_chat(chat, *model.profile));
 }
@@ -40,47 +83,46 @@ Result<std::vector<TokenId>> ids_of_text_or_messages(const JsonValue& body, cons
 }  // namespace
 
 Result<void> check_model(const std::string& name, const ServedModel& model) {
-  if (std::ranges::find(model.names, name) != model.names.end()) return {};
+  if (std::ranges::find(model.names, name) != model.names.end())
+    return {};
   std::string existing;
-  for (const std::string& known : model.names) existing.append(existing.empty() ? "" : ", ").append("`" + known + "`");
+  for (const std::string& known : model.names)
+    existing.append(existing.empty() ? "" : ", ").append("`" + known + "`");
   return fail(Code::kNotFound, "the model `" + name + "` does not exist; there is " + existing);
 }
 
-Result<void> fit_context(std::int64_t prompt_tokens, int default_max_tokens, const ServedModel& model, Sampling& sampling) {
-  const std::string maximum = "This model's maximum context length is " + std::to_string(model.context_tokens) + " tokens.";
-  if (prompt_tokens == 0) return fail(Code::kInvalid, "the prompt is empty; send at least one token");
-  const std::int64_t left = model.context_tokens - prompt_tokens;
-  if (left <= 0) {
-    return fail(Code::kInvalid, maximum + " However, your prompt has " + std::to_string(prompt_tokens) +
-                                    " tokens, which leaves none for the answer. Please shorten the prompt.");
-  }
-  if (sampling.max_tokens == 0) sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(default_max_tokens, left));
-  if (sampling.max_tokens <= left) return {};
-  return fail(Code::kInvalid, maximum + " However, you requested " + std::to_string(prompt_tokens + sampling.max_tokens) + " tokens (" +
-                                  std::to_string(prompt_tokens) + " in the prompt, " + std::to_string(sampling.max_tokens) +
-                                  " for the answer). Please shorten the prompt or lower max_tokens.");
+Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
+                             const Sampling& sampling,
+                             const ServingFields& serving,
+                             int default_max_tokens,
+                             const BodyContext& context) {
+  AnswerPlan plan;
+  plan.sampling = sampling;
+  TRY_VOID(fit_context(std::ssize(prompt), default_max_tokens, context.model, plan.sampling));
+  plan.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+  plan.mode = basis_mode(serving, context.default_mode);
+  plan.timeout = timeout_from(serving.timeout_s);
+  return plan;
 }
 
 Result<void> check_token_ids(std::span<const TokenId> ids, const ServedModel& model) {
-  const auto bad = std::ranges::find_if(ids, [&model](TokenId id) { return id < 0 || id >= model.vocabulary_size; });
-  if (bad == ids.end()) return {};
-  return fail(Code::kInvalid, "token id " + std::to_string(*bad) + " at index " + std::to_string(bad - ids.begin()) +
-                                  " is outside the vocabulary; ids go from 0 to " + std::to_string(model.vocabulary_size - 1));
-}
-
-BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode) {
-  switch (serving.replay) {
-    case ReplayMode::kExact: return BasisMode::kExact;
-    case ReplayMode::kBounded: return BasisMode::kBounded;
-    case ReplayMode::kDefault: return default_mode;
-  }
-  return default_mode;
+  const auto bad = std::ranges::find_if(
+      ids, [&model](TokenId id) { return id < 0 || id >= model.vocabulary_size; });
+  if (bad == ids.end())
+    return {};
+  return fail(Code::kInvalid,
+              "token id " + std::to_string(*bad) + " at index " +
+                  std::to_string(bad - ids.begin()) +
+                  " is outside the vocabulary; ids go from 0 to " +
+                  std::to_string(model.vocabulary_size - 1));
 }
 
 std::optional<Nanos> timeout_from(double seconds) {
-  if (!(seconds > 0)) return std::nullopt;
+  if (!(seconds > 0))
+    return std::nullopt;
   constexpr double kLongest = 1e6;  // far above any cap, far below what the clock can hold
-  return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(std::min(seconds, kLongest)));
+  return std::chrono::duration_cast<Nanos>(
+      std::chrono::duration<double>(std::min(seconds, kLongest)));
 }
 
 Result<Prepared> tokenize_reply(const JsonValue& body, const BodyContext& context) {
@@ -105,20 +147,23 @@ Result<Prepared> tokenize_reply(const JsonValue& body, const BodyContext& contex
 
 Result<Prepared> detokenize_reply(const JsonValue& body, const BodyContext& context) {
   const JsonValue* list = given(body, "tokens");
-  if (list == nullptr || !list->is_array()) return bad_field("tokens", "a list of token ids is needed");
+  if (list == nullptr || !list->is_array())
+    return bad_field("tokens", "a list of token ids is needed");
   std::vector<TokenId> ids;
   ids.reserve(list->items.size());
   for (const JsonValue& item : list->items) {
     const auto id = item.is_number() ? as_integer(item) : std::nullopt;
     if (!id || *id < 0 || *id >= context.model.vocabulary_size) {
-      return bad_field("tokens[" + std::to_string(ids.size()) + "]",
-                       "expected a token id from 0 to " + std::to_string(context.model.vocabulary_size - 1));
+      return bad_field(
+          "tokens[" + std::to_string(ids.size()) + "]",
+          "expected a token id from 0 to " + std::to_string(context.model.vocabulary_size - 1));
     }
     ids.push_back(static_cast<TokenId>(*id));
   }
   HttpReply reply;
   reply.body = R"({"prompt":)";
-  append_json_string(reply.body, replace_malformed_utf8(decode_bytes(*context.model.tokenizer, ids)));
+  append_json_string(reply.body,
+                     replace_malformed_utf8(decode_bytes(*context.model.tokenizer, ids)));
   reply.body += '}';
   return reply;
 }

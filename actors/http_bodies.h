@@ -25,10 +25,14 @@ Result<Prepared> detokenize_reply(const JsonValue& body, const BodyContext& cont
 
 // kNotFound names what exists.
 Result<void> check_model(const std::string& name, const ServedModel& model);
-// kInvalid names both numbers. max_tokens 0 becomes `default_max_tokens`, capped to the context left.
-Result<void> fit_context(std::int64_t prompt_tokens, int default_max_tokens, const ServedModel& model, Sampling& sampling);
+// Everything of a plan but choices, stream and format. kInvalid names both numbers when prompt and
+// answer do not fit the context; max_tokens 0 becomes the default, capped to what is left.
+Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
+                             const Sampling& sampling,
+                             const ServingFields& serving,
+                             int default_max_tokens,
+                             const BodyContext& context);
 Result<void> check_token_ids(std::span<const TokenId> ids, const ServedModel& model);
-BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode);
 // None for 0 and less.
 std::optional<Nanos> timeout_from(double seconds);
 

@@ -1,4 +1,5 @@
-// What the operator may set about the HTTP side: where it listens, who may call, and every ceiling with its default.
+// What the operator may set about the HTTP side: where it listens, who may call, and every ceiling
+// with its default.
 #pragma once
 
 #include <chrono>
@@ -11,26 +12,37 @@
 
 namespace shoal {
 
-// Every wait and every buffer of a client has a ceiling here; each one is answered, never left hanging.
+// Every wait and every buffer of a client has a ceiling here; each one is answered, never left
+// hanging.
 struct HttpLimits {
-  std::size_t header_bytes = 16 * 1024;         // request line and fields; beyond: 431
-  std::size_t body_bytes = 48 * 1024 * 1024;    // beyond: 413
-  std::size_t connections = 10'000;             // all shards together; beyond: 503
-  std::size_t choices_in_flight = 4'096;        // answers being made, n per request; beyond: 429
-  std::size_t choices_per_key = 4'096;          // the same for one key; beyond: 429
-  std::size_t pending_bytes = 256 * 1024;       // of a stream its client does not read; beyond: cancelled
-  std::size_t pipelined_bytes = 64 * 1024;      // kept while an answer is in progress; beyond: not read until it ends
-  std::size_t inline_body_bytes = 64 * 1024;    // a larger body is parsed and tokenised on the worker thread
-  std::size_t queued_bodies = 64;               // waiting for that thread; beyond: 503
-  Nanos header_timeout = std::chrono::seconds(10);   // first byte to end of head; then 408
-  Nanos body_timeout = std::chrono::seconds(60);     // plus the time the bytes so far may take; then 408
-  std::size_t body_bytes_per_s = 16 * 1024;          // slowest body that is waited for beyond body_timeout
-  Nanos idle_timeout = std::chrono::seconds(75);     // between requests; then closed without a word
-  Nanos write_stall_timeout = std::chrono::seconds(30);  // no byte taken by the client; then cancelled
-  Nanos linger_timeout = std::chrono::seconds(5);    // for an early answer to reach a client that still sends
-  Nanos request_timeout = std::chrono::minutes(10);      // deadline of a request that names none
-  Nanos request_timeout_max = std::chrono::minutes(60);  // cap of the body field `timeout` and of x-request-timeout
-  Nanos retry_after = std::chrono::seconds(1);       // told to refused clients when the node names no time
+  std::size_t header_bytes = 16 * 1024;       // request line and fields; beyond: 431
+  std::size_t body_bytes = 48 * 1024 * 1024;  // beyond: 413
+  std::size_t connections = 10'000;           // all shards together; beyond: 503
+  std::size_t choices_in_flight = 4'096;      // answers being made, n per request; beyond: 429
+  std::size_t choices_per_key = 4'096;        // the same for one key; beyond: 429
+  std::size_t pending_bytes =
+      256 * 1024;  // of a stream its client does not read; beyond: cancelled
+  std::size_t pipelined_bytes =
+      64 * 1024;  // kept while an answer is in progress; beyond: not read until it ends
+  std::size_t inline_body_bytes =
+      64 * 1024;                   // a larger body is parsed and tokenised on the worker thread
+  std::size_t queued_bodies = 64;  // waiting for that thread; beyond: 503
+  std::size_t all_bodies_bytes = std::size_t{1}
+                                 << 30;  // being read or waiting, of all connections; beyond: 503
+  Nanos header_timeout = std::chrono::seconds(10);  // first byte to end of head; then 408
+  Nanos body_timeout =
+      std::chrono::seconds(60);              // plus the time the bytes so far may take; then 408
+  std::size_t body_bytes_per_s = 16 * 1024;  // slowest body that is waited for beyond body_timeout
+  Nanos idle_timeout = std::chrono::seconds(75);  // between requests; then closed without a word
+  Nanos write_stall_timeout =
+      std::chrono::seconds(30);  // no byte taken by the client; then cancelled
+  Nanos linger_timeout =
+      std::chrono::seconds(5);  // for an early answer to reach a client that still sends
+  Nanos request_timeout = std::chrono::minutes(10);  // deadline of a request that names none
+  Nanos request_timeout_max =
+      std::chrono::minutes(60);  // cap of the body field `timeout` and of x-request-timeout
+  Nanos retry_after =
+      std::chrono::seconds(1);  // told to refused clients when the node names no time
 };
 
 struct ApiKey {
@@ -44,8 +56,9 @@ struct HttpConfig {
   std::uint32_t shards = 1;   // I/O threads
   std::vector<ApiKey> keys;   // empty = open, which only a loopback address may be
   HttpLimits limits;
-  Nanos keep_alive_comment = std::chrono::seconds(10);  // between SSE comments while nothing else is sent
-  Nanos tick = std::chrono::milliseconds(250);          // how finely the limits above are measured
+  Nanos keep_alive_comment =
+      std::chrono::seconds(10);                 // between SSE comments while nothing else is sent
+  Nanos tick = std::chrono::milliseconds(250);  // how finely the limits above are measured
 };
 
 }  // namespace shoal

@@ -1,7 +1,9 @@
-// One socket: reads requests, lets the shard answer them in order, writes the answers, and ends it when a limit is passed.
+// One socket: reads requests, lets the shard answer them in order, writes the answers, and ends it
+// when a limit is passed.
 //
-// All calls come from the thread of its loop. Work is done in settle(), after the event that caused it, so an answer can end from
-// inside a callback and everything one event brought leaves in one write.
+// All calls come from the thread of its loop. Work is done in settle(), after the event that caused
+// it, so an answer can end from inside a callback and everything one event brought leaves in one
+// write.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +29,12 @@ class HttpConnection;
 class HttpConnectionOwner {
  public:
   virtual ~HttpConnectionOwner() = default;
-  virtual void touch(HttpConnection& connection) = 0;  // settle() it at the end of the current event
-  virtual void settle() = 0;                           // the current event is over
+  virtual void touch(
+      HttpConnection& connection) = 0;  // settle() it at the end of the current event
+  virtual void settle() = 0;            // the current event is over
   virtual void forget(HttpConnection& connection) = 0;
-  virtual std::pair<char*, std::size_t> scratch() = 0;  // read buffer of the thread: idle connections hold none
+  virtual std::pair<char*, std::size_t>
+  scratch() = 0;  // read buffer of the thread: idle connections hold none
   virtual Instant now() const = 0;
   virtual bool draining() const = 0;
 };
@@ -42,7 +46,8 @@ struct HttpConnectionParts {
   const HttpLimits& limits;
 };
 
-class HttpConnection final : public HttpResponder, public std::enable_shared_from_this<HttpConnection> {
+class HttpConnection final : public HttpResponder,
+                             public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(boost::asio::ip::tcp::socket socket, HttpConnectionParts parts, std::uint64_t id);
   ~HttpConnection() override;
@@ -71,6 +76,7 @@ class HttpConnection final : public HttpResponder, public std::enable_shared_fro
   bool read_requests();
   bool read_one_request();
   void note_state();
+  bool count_body();
   std::optional<HttpReply> check_head();
   bool answer_refused(HttpReply refusal);
   HttpRequest take_request();
@@ -84,7 +90,9 @@ class HttpConnection final : public HttpResponder, public std::enable_shared_fro
   void close();
   void update_busy();
   HeadOptions head_options() const;
+
   std::size_t pending() const { return out_.size() - written_ + events_.size(); }
+
   bool is_full() const { return pending() > parts_.limits.pending_bytes; }
 
   boost::asio::ip::tcp::socket socket_;
@@ -92,30 +100,32 @@ class HttpConnection final : public HttpResponder, public std::enable_shared_fro
   std::uint64_t id_;
   HttpParser parser_;
 
-  std::string out_;           // framed bytes; those before written_ are sent
+  std::string out_;  // framed bytes; those before written_ are sent
   std::size_t written_ = 0;
-  std::string events_;        // of this event, one chunk when it ends
+  std::string events_;  // of this event, one chunk when it ends
   std::shared_ptr<HttpExchange> exchange_;
+
+  std::int64_t counted_body_ = 0;  // bytes in HttpMetrics::body_bytes
 
   std::string request_id_;
   int version_ = 11;
   bool keep_alive_ = true;
-  bool head_only_ = false;      // HEAD: the answer has no body
-  bool head_checked_ = false;   // the current request passed HttpApp::refuse
-  bool answering_ = false;      // between a whole request and the end of its answer
+  bool head_only_ = false;     // HEAD: the answer has no body
+  bool head_checked_ = false;  // the current request passed HttpApp::refuse
+  bool answering_ = false;     // between a whole request and the end of its answer
   bool answer_ended_ = false;
   bool streaming_ = false;
-  bool closing_ = false;        // nothing more is answered; closed once out_ is sent
-  bool lingering_ = false;      // all is sent; reading on so that a reset does not destroy it
-  bool saw_end_ = false;        // the client sends no more
+  bool closing_ = false;    // nothing more is answered; closed once out_ is sent
+  bool lingering_ = false;  // all is sent; reading on so that a reset does not destroy it
+  bool saw_end_ = false;    // the client sends no more
   bool closed_ = false;
   bool busy_ = false;
-  bool marked_ = false;         // settle() is due
+  bool marked_ = false;  // settle() is due
   bool read_armed_ = false;
   bool write_armed_ = false;
-  Instant since_;               // of the parser's state, or of lingering
+  Instant since_;  // of the parser's state, or of lingering
   HttpParser::State timed_state_ = HttpParser::State::kEmpty;
-  Instant last_write_;          // when bytes were last taken, or there first were any
+  Instant last_write_;  // when bytes were last taken, or there first were any
 };
 
 }  // namespace shoal

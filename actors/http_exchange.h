@@ -1,5 +1,5 @@
-// What a connection and the answer being made on it say to each other; all on the thread of their shard. No sockets here, so
-// that answers are made and tested without one.
+// What a connection and the answer being made on it say to each other; all on the thread of their
+// shard. No sockets here, so that answers are made and tested without one.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace shoal {
 
-// Where an answer goes. Nothing is written before the thread is done with its current event: what arrives in one event leaves
-// in one write.
+// Where an answer goes. Nothing is written before the thread is done with its current event: what
+// arrives in one event leaves in one write.
 class HttpResponder {
  public:
   virtual ~HttpResponder() = default;
@@ -26,7 +26,8 @@ class HttpResponder {
   virtual void end_events() = 0;
 };
 
-// An answer that takes longer than one event. Held by its connection until it ended or the client left; others hold it weakly.
+// An answer that takes longer than one event. Held by its connection until it ended or the client
+// left; others hold it weakly.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;

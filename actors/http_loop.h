@@ -1,5 +1,5 @@
-// One I/O thread: accepts, owns its connections, and runs everything of its shard. A socket never changes threads, so nothing
-// here has a lock.
+// One I/O thread: accepts, owns its connections, and runs everything of its shard. A socket never
+// changes threads, so nothing here has a lock.
 #pragma once
 
 #include <array>
@@ -42,8 +42,9 @@ class HttpLoop final : private HttpConnectionOwner {
 
   // From any thread: runs on the loop's thread, then writes what it brought.
   void post(std::function<void()> work);
-  // From any thread: accepts no more and closes every connection after its current answer.
-  void drain();
+  // From any other thread: accepts no more and closes every connection after its current answer.
+  // Runs `also` with it. When it returns, every event that came before has been dealt with.
+  void drain(const std::function<void()>& also);
   // Cuts what is left and joins the thread. Twice is fine.
   void stop();
 
@@ -51,8 +52,11 @@ class HttpLoop final : private HttpConnectionOwner {
   void touch(HttpConnection& connection) override;
   void settle() override;
   void forget(HttpConnection& connection) override;
+
   std::pair<char*, std::size_t> scratch() override { return {scratch_.data(), scratch_.size()}; }
+
   Instant now() const override { return parts_.clocks.now(); }
+
   bool draining() const override { return draining_; }
 
   void arm_accept();

@@ -15,8 +15,8 @@ namespace shoal {
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // percent-decoded, without the query
-  int version = 11;   // 10 or 11
+  std::string path;  // percent-decoded, without the query
+  int version = 11;  // 10 or 11
   bool keep_alive = true;
   std::vector<std::pair<std::string, std::string>> fields;
   std::string body;
@@ -63,7 +63,8 @@ std::string stream_head(const HeadOptions& options);
 void append_chunk(std::string& out, std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// For texts of a client that come back in a message: paths and fields may hold any byte, JSON may not.
+// For texts of a client that come back in a message: paths and fields may hold any byte, JSON may
+// not.
 std::string replace_unprintable(std::string_view text);
 
 bool equals_ignoring_case(std::string_view a, std::string_view b);

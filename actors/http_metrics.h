@@ -20,8 +20,8 @@ class LatencyHistogram {
   void append(std::string& out, std::string_view name, std::string_view labels) const;
 
  private:
-  static constexpr std::array<double, 15> kEdges = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
-                                                    0.25,  0.5,   0.75, 1,    2.5,  5,    10};
+  static constexpr std::array<double, 15> kEdges = {
+      0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10};
   std::array<Counter, kEdges.size() + 1> counts_{};
   Counter total_ns_{0};
 };
@@ -32,6 +32,7 @@ struct HttpMetrics {
   // Gauges.
   Counter connections{0};
   Counter busy_connections{0};  // with an answer in the making or bytes to send
+  Counter body_bytes{0};        // of bodies being read or waiting for the worker thread
   Counter choices_waiting{0};   // submitted, no token yet
   Counter choices_running{0};   // tokens arrive
   // Counters.

@@ -1,4 +1,5 @@
-// The only file that includes Beast: its parser turns bytes into a request, everything else of HTTP is ours.
+// The only file that includes Beast: its parser turns bytes into a request, everything else of HTTP
+// is ours.
 #include "actors/http_parser.h"
 
 #include <utility>  // Boost 1.74 uses std::exchange without including it.
@@ -15,9 +16,12 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
 int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= '0' && c <= '9')
+    return c - '0';
+  if (c >= 'a' && c <= 'f')
+    return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F')
+    return c - 'A' + 10;
   return -1;
 }
 
@@ -50,13 +54,14 @@ std::string path_of(std::string_view target) {
 HttpError explain(beast::error_code error, const HttpLimits& limits) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return {.status = 431,
-            .message = "the request line and header fields are longer than " + std::to_string(limits.header_bytes) +
-                       " bytes; send fewer or shorter ones",
+            .message = "the request line and header fields are longer than " +
+                       std::to_string(limits.header_bytes) + " bytes; send fewer or shorter ones",
             .code = "header_too_large"};
   }
   if (error == http::error::body_limit) {
     return {.status = 413,
-            .message = "the body is larger than " + std::to_string(limits.body_bytes) + " bytes; send less",
+            .message = "the body is larger than " + std::to_string(limits.body_bytes) +
+                       " bytes; send less",
             .code = "body_too_large"};
   }
   return {.status = 400, .message = "not a valid HTTP/1.1 request: " + error.message()};
@@ -69,21 +74,27 @@ struct HttpParser::Message {
 };
 
 HttpParser::HttpParser(const HttpLimits& limits) : limits_(limits) {}
+
 HttpParser::~HttpParser() = default;
 
 std::optional<HttpError> HttpParser::advance() {
-  // Empty lines before a request are allowed (RFC 9112, 2.2); they must not start the clock of its head.
-  if (state_ == State::kEmpty) unread_.erase(0, std::min(unread_.find_first_not_of("\r\n"), unread_.size()));
-  if (state_ == State::kDone || unread_.empty()) return std::nullopt;
+  // Empty lines before a request are allowed (RFC 9112, 2.2); they must not start the clock of its
+  // head.
+  if (state_ == State::kEmpty)
+    unread_.erase(0, std::min(unread_.find_first_not_of("\r\n"), unread_.size()));
+  if (state_ == State::kDone || unread_.empty())
+    return std::nullopt;
   if (state_ == State::kEmpty) {
     message_ = std::make_unique<Message>();
     message_->parser.header_limit(static_cast<std::uint32_t>(limits_.header_bytes));
     message_->parser.body_limit(limits_.body_bytes);
     state_ = State::kHead;
   }
-  if (auto error = feed()) return error;
+  if (auto error = feed())
+    return error;
   if (state_ == State::kHead && message_->parser.is_header_done()) {
-    if (auto error = read_head()) return error;
+    if (auto error = read_head())
+      return error;
     state_ = State::kBody;
   }
   if (state_ == State::kBody && message_->parser.is_done()) {
@@ -98,19 +109,27 @@ std::optional<HttpError> HttpParser::feed() {
   auto& parser = message_->parser;
   std::size_t used = 0;
   beast::error_code error;
-  // One call parses one part; stops after the head so that it can be refused before the body is read.
+  // One call parses one part; stops after the head so that it can be refused before the body is
+  // read.
   while (used < unread_.size() && !parser.is_done()) {
     const bool head_was_done = parser.is_header_done();
-    const std::size_t n = parser.put(boost::asio::buffer(unread_.data() + used, unread_.size() - used), error);
+    const std::size_t n =
+        parser.put(boost::asio::buffer(unread_.data() + used, unread_.size() - used), error);
     used += n;
-    if (error || n == 0) break;
-    if (head_was_done) body_bytes_read_ += n;
-    if (!head_was_done && parser.is_header_done()) break;
+    if (error || n == 0)
+      break;
+    if (head_was_done)
+      body_bytes_read_ += n;
+    if (!head_was_done && parser.is_header_done())
+      break;
   }
   unread_.erase(0, used);
-  if (error == http::error::need_more) error = {};
-  if (!error && !parser.is_header_done() && unread_.size() > limits_.header_bytes) error = http::error::header_limit;
-  if (error) return explain(error, limits_);
+  if (error == http::error::need_more)
+    error = {};
+  if (!error && !parser.is_header_done() && unread_.size() > limits_.header_bytes)
+    error = http::error::header_limit;
+  if (error)
+    return explain(error, limits_);
   return std::nullopt;
 }
 
@@ -120,13 +139,16 @@ std::optional<HttpError> HttpParser::read_head() {
   request_.path = path_of(std::string_view(message.target().data(), message.target().size()));
   request_.version = static_cast<int>(message.version());
   request_.keep_alive = message.keep_alive();
-  for (const auto& field : message) request_.fields.emplace_back(field.name_string(), field.value());
+  for (const auto& field : message)
+    request_.fields.emplace_back(field.name_string(), field.value());
   if (request_.version != 11 && request_.version != 10) {
     return HttpError{.status = 400, .message = "only HTTP/1.1 and HTTP/1.0 are spoken here"};
   }
   // Two ways to say where the body ends are how requests are smuggled past a proxy.
   if (request_.has_field("content-length") && request_.has_field("transfer-encoding")) {
-    return HttpError{.status = 400, .message = "the request has both Content-Length and Transfer-Encoding; send one"};
+    return HttpError{
+        .status = 400,
+        .message = "the request has both Content-Length and Transfer-Encoding; send one"};
   }
   const std::string_view expect = request_.field("expect");
   expects_continue_ = equals_ignoring_case(expect, "100-continue");

@@ -38,12 +38,18 @@ bool allows(std::string_view allow, std::string_view method) {
   return allow == kPost ? method == "POST" : method == "GET" || method == "HEAD";
 }
 
-tl::expected<RouteMatch, HttpReply> match_method(const HttpRequest& request, const Row& row, std::string_view rest) {
-  if (allows(row.allow, request.method)) return RouteMatch{.route = row.route, .rest = rest, .allow = row.allow};
-  if (request.method == "OPTIONS") return RouteMatch{.route = Route::kOptions, .rest = {}, .allow = row.allow};
-  HttpReply reply = error_reply({.status = 405,
-                                 .message = request.method + " is not possible on " + request.path + "; use " + std::string(row.allow),
-                                 .code = "method_not_allowed"});
+tl::expected<RouteMatch, HttpReply> match_method(const HttpRequest& request,
+                                                 const Row& row,
+                                                 std::string_view rest) {
+  if (allows(row.allow, request.method))
+    return RouteMatch{.route = row.route, .rest = rest, .allow = row.allow};
+  if (request.method == "OPTIONS")
+    return RouteMatch{.route = Route::kOptions, .rest = {}, .allow = row.allow};
+  HttpReply reply =
+      error_reply({.status = 405,
+                   .message = request.method + " is not possible on " +
+                              replace_unprintable(request.path) + "; use " + std::string(row.allow),
+                   .code = "method_not_allowed"});
   reply.fields.emplace_back("Allow", row.allow);
   return tl::unexpected(std::move(reply));
 }
@@ -51,7 +57,9 @@ tl::expected<RouteMatch, HttpReply> match_method(const HttpRequest& request, con
 HttpReply no_such_path(std::string_view path) {
   std::string message = "nothing is at " + std::string(path.substr(0, 200)) + "; there is";
   for (const Row& row : kRows) {
-    message.append(&row == kRows.data() ? " " : ", ").append(row.allow == kPost ? "POST " : "GET ").append(row.path);
+    message.append(&row == kRows.data() ? " " : ", ")
+        .append(row.allow == kPost ? "POST " : "GET ")
+        .append(row.path);
   }
   return error_reply({.status = 404, .message = replace_unprintable(message), .code = "not_found"});
 }
@@ -60,17 +68,22 @@ HttpReply no_such_path(std::string_view path) {
 
 tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request) {
   for (const Row& row : kRows) {
-    if (request.path == row.path) return match_method(request, row, {});
+    if (request.path == row.path)
+      return match_method(request, row, {});
   }
   for (const std::string_view prefix : kModelPrefixes) {
     if (request.path.starts_with(prefix)) {
-      return match_method(request, {prefix, kGet, Route::kModel}, std::string_view(request.path).substr(prefix.size()));
+      return match_method(request,
+                          {prefix, kGet, Route::kModel},
+                          std::string_view(request.path).substr(prefix.size()));
     }
   }
   return tl::unexpected(no_such_path(request.path));
 }
 
-bool has_body(Route route) { return route <= Route::kDetokenize; }
+bool has_body(Route route) {
+  return route <= Route::kDetokenize;
+}
 
 bool is_open(Route route) {
   switch (route) {
@@ -79,8 +92,10 @@ bool is_open(Route route) {
     case Route::kLive:
     case Route::kMetrics:
     case Route::kVersion:
-    case Route::kOptions: return true;
-    default: return false;
+    case Route::kOptions:
+      return true;
+    default:
+      return false;
   }
 }
 

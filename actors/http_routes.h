@@ -11,14 +11,25 @@
 namespace shoal {
 
 enum class Route : std::uint8_t {
-  kCompletions, kChat, kTokenize, kDetokenize,                              // with a body
-  kModels, kModel, kHealth, kReady, kLive, kMetrics, kVersion, kOptions,    // without
+  kCompletions,
+  kChat,
+  kTokenize,
+  kDetokenize,  // with a body
+  kModels,
+  kModel,
+  kHealth,
+  kReady,
+  kLive,
+  kMetrics,
+  kVersion,
+  kOptions,  // without
 };
 
 struct RouteMatch {
   Route route = Route::kHealth;
-  std::string_view rest;    // what the path names after the route: the model of kModel; points into the request
-  std::string_view allow;   // kOptions: the methods of the path
+  std::string_view
+      rest;  // what the path names after the route: the model of kModel; points into the request
+  std::string_view allow;  // kOptions: the methods of the path
 };
 
 // 404 and 405 name what exists.

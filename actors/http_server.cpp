@@ -17,24 +17,32 @@ Result<tcp::endpoint> endpoint_of(const HttpConfig& config) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host, error);
   if (error) {
-    return fail(Code::kMisconfigured, "--host " + config.host + " is not an IP address; give one, such as 127.0.0.1 or 0.0.0.0");
+    return fail(
+        Code::kMisconfigured,
+        "--host " + config.host + " is not an IP address; give one, such as 127.0.0.1 or 0.0.0.0");
   }
   if (config.keys.empty() && !address.is_loopback()) {
-    return fail(Code::kMisconfigured, "--host " + config.host + " would be open to everybody; set --api-key, or listen on 127.0.0.1");
+    return fail(Code::kMisconfigured,
+                "--host " + config.host +
+                    " would be open to everybody; set --api-key, or listen on 127.0.0.1");
   }
   return tcp::endpoint(address, config.port);
 }
 
 Result<void> check(const HttpConfig& config, const HttpParts& parts) {
-  if (config.shards == 0) return fail(Code::kMisconfigured, "http shards is 0; at least one is needed");
-  if (parts.model.names.empty()) return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
+  if (config.shards == 0)
+    return fail(Code::kMisconfigured, "http shards is 0; at least one is needed");
+  if (parts.model.names.empty())
+    return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
   for (const ApiKey& key : config.keys) {
-    if (key.key.empty()) return fail(Code::kMisconfigured, "an --api-key is empty; give it a value");
+    if (key.key.empty())
+      return fail(Code::kMisconfigured, "an --api-key is empty; give it a value");
   }
   return {};
 }
 
-// With SO_REUSEPORT a second program of the same user could share the port unnoticed, so it is first tried without.
+// With SO_REUSEPORT a second program of the same user could share the port unnoticed, so it is
+// first tried without.
 Result<std::uint16_t> find_port(const HttpLoopParts& parts, const tcp::endpoint& endpoint) {
   return HttpLoop(parts).listen(endpoint, false);
 }
@@ -49,6 +57,7 @@ struct HttpServer::Machinery {
         worker(config.limits.queued_bodies) {}
 
   Result<void> open();
+
   bool is_busy() const { return metrics.busy_connections.load() > 0; }
 
   HttpConfig config;
@@ -66,7 +75,8 @@ Result<void> HttpServer::Machinery::open() {
   for (std::uint32_t index = 0; index < config.shards; ++index) {
     shards.push_back(std::make_unique<HttpShard>(index, service, worker));
     HttpShard& shard = *shards.back();
-    const HttpLoopParts loop_parts{.config = config, .clocks = parts.clocks, .metrics = metrics, .app = shard};
+    const HttpLoopParts loop_parts{
+        .config = config, .clocks = parts.clocks, .metrics = metrics, .app = shard};
     if (index == 0 && config.shards > 1) {
       TRY(const std::uint16_t port, find_port(loop_parts, endpoint));
       endpoint.port(port);
@@ -77,8 +87,10 @@ Result<void> HttpServer::Machinery::open() {
     endpoint.port(port);
     shard.connect([&loop](std::function<void()> work) { loop.post(std::move(work)); });
   }
-  for (std::uint32_t index = 0; index < config.shards; ++index) parts.front_door.attach(index, *shards[index]);
-  for (const auto& loop : loops) loop->start();
+  for (std::uint32_t index = 0; index < config.shards; ++index)
+    parts.front_door.attach(index, *shards[index]);
+  for (const auto& loop : loops)
+    loop->start();
   return {};
 }
 
@@ -91,9 +103,13 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpConfig config, HttpPar
 
 HttpServer::HttpServer(std::unique_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
 
-HttpServer::~HttpServer() { stop(); }
+HttpServer::~HttpServer() {
+  stop();
+}
 
-std::uint16_t HttpServer::port() const { return machinery_->endpoint.port(); }
+std::uint16_t HttpServer::port() const {
+  return machinery_->endpoint.port();
+}
 
 std::string HttpServer::url() const {
   const auto address = machinery_->endpoint.address();
@@ -104,8 +120,7 @@ std::string HttpServer::url() const {
 bool HttpServer::drain(Instant deadline) {
   for (std::size_t i = 0; i < machinery_->loops.size(); ++i) {
     HttpShard& shard = *machinery_->shards[i];
-    machinery_->loops[i]->post([&shard] { shard.start_draining(); });
-    machinery_->loops[i]->drain();
+    machinery_->loops[i]->drain([&shard] { shard.start_draining(); });
   }
   // Looked at again and again rather than waited for: only the clock port may judge the deadline.
   while (machinery_->is_busy() && machinery_->parts.clocks.now() < deadline) {
@@ -119,9 +134,12 @@ bool HttpServer::drain(Instant deadline) {
 void HttpServer::stop() {
   // The worker first: what it finishes is posted to loops that still run.
   machinery_->worker.stop();
-  for (const auto& loop : machinery_->loops) loop->stop();
+  for (const auto& loop : machinery_->loops)
+    loop->stop();
 }
 
-const HttpMetrics& HttpServer::metrics() const { return machinery_->metrics; }
+const HttpMetrics& HttpServer::metrics() const {
+  return machinery_->metrics;
+}
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-// The front door over sockets: HTTP/1.1 in, server-sent events out, on N I/O threads of its own. Nothing of the socket library
-// is visible here.
+// The front door over sockets: HTTP/1.1 in, server-sent events out, on N I/O threads of its own.
+// Nothing of the socket library is visible here.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class HttpServer {
   std::uint16_t port() const;
   std::string url() const;  // "http://127.0.0.1:8000"
 
-  // Accepts nothing more, says so on /ready, and returns when every answer is sent or at `deadline`, then stop()s.
-  // True when nothing was cut.
+  // Accepts nothing more, says so on /ready, and returns when every answer is sent or at
+  // `deadline`, then stop()s. True when nothing was cut.
   bool drain(Instant deadline);
   // Cuts what is in progress and joins the threads. Twice is fine.
   void stop();

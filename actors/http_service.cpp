@@ -14,12 +14,18 @@ namespace {
 
 std::string_view to_string(PartState state) {
   switch (state) {
-    case PartState::kStarting: return "starting";
-    case PartState::kOk: return "ok";
-    case PartState::kBusy: return "busy";
-    case PartState::kDegraded: return "degraded";
-    case PartState::kDead: return "dead";
-    case PartState::kDraining: return "draining";
+    case PartState::kStarting:
+      return "starting";
+    case PartState::kOk:
+      return "ok";
+    case PartState::kBusy:
+      return "busy";
+    case PartState::kDegraded:
+      return "degraded";
+    case PartState::kDead:
+      return "dead";
+    case PartState::kDraining:
+      return "draining";
   }
   return "unknown";
 }
@@ -27,7 +33,8 @@ std::string_view to_string(PartState state) {
 // Clients that name no type, or curl's default one, mean JSON.
 bool is_json_type(std::string_view type) {
   type = type.substr(0, type.find(';'));
-  while (type.ends_with(' ')) type.remove_suffix(1);
+  while (type.ends_with(' '))
+    type.remove_suffix(1);
   return type.empty() || type.ends_with("json") || equals_ignoring_case(type, "text/plain") ||
          equals_ignoring_case(type, "application/x-www-form-urlencoded");
 }
@@ -36,12 +43,15 @@ std::optional<HttpReply> refuse_body(const HttpRequest& head) {
   const std::string_view encoding = head.field("content-encoding");
   if (!encoding.empty() && !equals_ignoring_case(encoding, "identity")) {
     return error_reply({.status = 415,
-                        .message = "the body is encoded as " + replace_unprintable(encoding) + "; send it without Content-Encoding",
+                        .message = "the body is encoded as " + replace_unprintable(encoding) +
+                                   "; send it without Content-Encoding",
                         .code = "unsupported_encoding"});
   }
   if (!is_json_type(head.field("content-type"))) {
     return error_reply({.status = 415,
-                        .message = "the body is of type " + replace_unprintable(head.field("content-type")) + "; send application/json",
+                        .message = "the body is of type " +
+                                   replace_unprintable(head.field("content-type")) +
+                                   "; send application/json",
                         .code = "unsupported_media_type"});
   }
   return std::nullopt;
@@ -58,7 +68,8 @@ HttpReply draining_reply(const HttpLimits& limits) {
 std::optional<Nanos> seconds_of(std::string_view text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (error != std::errc{} || end != text.data() + text.size())
+    return std::nullopt;
   return timeout_from(seconds);
 }
 
@@ -80,39 +91,56 @@ void append_part(std::string& out, const PartHealth& part) {
   out.append(R"(,"state":")").append(to_string(part.state)).append(R"(","cause":)");
   append_json_string(out, part.cause);
   out += R"(,"since_progress_ms":)";
-  append_json_int(out, std::chrono::duration_cast<std::chrono::milliseconds>(part.since_progress).count());
+  append_json_int(
+      out, std::chrono::duration_cast<std::chrono::milliseconds>(part.since_progress).count());
   out += '}';
 }
 
 }  // namespace
 
 HttpService::HttpService(const HttpConfig& config, const HttpParts& parts, HttpMetrics& metrics)
-    : config_(config), parts_(parts), metrics_(metrics), access_(config.keys) {}
+    : config_(config),
+      parts_(parts),
+      metrics_(metrics),
+      access_(config.keys) {}
 
 std::optional<HttpReply> HttpService::refuse(const HttpRequest& head, bool draining) {
   auto match = match_route(head);
-  if (!match) return std::move(match).error();
+  if (!match)
+    return std::move(match).error();
   if (!is_open(match->route) && access_.tenant_of(head) == nullptr) {
-    return error_reply({.status = 401,
-                        .message = "no valid API key; send `Authorization: Bearer KEY` or `x-api-key: KEY`",
-                        .code = "invalid_api_key"});
+    return error_reply(
+        {.status = 401,
+         .message = "no valid API key; send `Authorization: Bearer KEY` or `x-api-key: KEY`",
+         .code = "invalid_api_key"});
   }
-  if (!has_body(match->route)) return std::nullopt;
-  if (draining) return draining_reply(config_.limits);
+  if (!has_body(match->route))
+    return std::nullopt;
+  if (draining)
+    return draining_reply(config_.limits);
   return refuse_body(head);
 }
 
 HttpReply HttpService::page(const RouteMatch& match, bool draining) const {
   switch (match.route) {
-    case Route::kModels: return models_page();
-    case Route::kModel: return model_page(match.rest);
-    case Route::kHealth: return health_page();
-    case Route::kReady: return ready_page(draining);
-    case Route::kLive: return {.body = R"({"status":"ok"})"};
-    case Route::kMetrics: return metrics_page();
-    case Route::kVersion: return {.body = R"({"version":")" + parts_.version + R"("})"};
-    case Route::kOptions: return {.status = 204, .fields = {{"Allow", std::string(match.allow)}}};
-    default: break;
+    case Route::kModels:
+      return models_page();
+    case Route::kModel:
+      return model_page(match.rest);
+    case Route::kHealth:
+      return health_page();
+    case Route::kReady:
+      return ready_page(draining);
+    case Route::kLive:
+      return {.body = R"({"status":"ok"})"};
+    case Route::kMetrics:
+      return metrics_page();
+    case Route::kVersion:
+      return {.body = R"({"version":")" + parts_.version + R"("})"};
+    case Route::kOptions:
+      return {.status = 204, .fields = {{"Allow", std::string(match.allow)}}};
+    default:
+      break;
   }
   CHECK(!has_body(match.route));
   return {.status = 500};
@@ -121,7 +149,8 @@ HttpReply HttpService::page(const RouteMatch& match, bool draining) const {
 HttpReply HttpService::models_page() const {
   HttpReply reply{.body = R"({"object":"list","data":[)"};
   for (const std::string& name : parts_.model.names) {
-    if (&name != &parts_.model.names.front()) reply.body += ',';
+    if (&name != &parts_.model.names.front())
+      reply.body += ',';
     append_model(reply.body, name, parts_.model);
   }
   reply.body += "]}";
@@ -129,7 +158,8 @@ HttpReply HttpService::models_page() const {
 }
 
 HttpReply HttpService::model_page(std::string_view name) const {
-  if (auto known = check_model(replace_unprintable(name), parts_.model); !known) return error_reply(http_error(known.error()));
+  if (auto known = check_model(replace_unprintable(name), parts_.model); !known)
+    return error_reply(http_error(known.error()));
   HttpReply reply;
   append_model(reply.body, std::string(name), parts_.model);
   return reply;
@@ -140,7 +170,8 @@ HttpReply HttpService::health_page() const {
   HttpReply reply{.status = health.state == PartState::kDead ? 503 : 200};
   reply.body.append(R"({"status":")").append(to_string(health.state)).append(R"(","parts":[)");
   for (const PartHealth& part : health.parts) {
-    if (&part != &health.parts.front()) reply.body += ',';
+    if (&part != &health.parts.front())
+      reply.body += ',';
     append_part(reply.body, part);
   }
   reply.body += "]}";
@@ -149,32 +180,43 @@ HttpReply HttpService::health_page() const {
 
 HttpReply HttpService::ready_page(bool draining) const {
   const PartState state = draining ? PartState::kDraining : parts_.front_door.health().state;
-  const bool ready = state == PartState::kOk || state == PartState::kBusy || state == PartState::kDegraded;
+  const bool ready =
+      state == PartState::kOk || state == PartState::kBusy || state == PartState::kDegraded;
   HttpReply reply{.status = ready ? 200 : 503};
   reply.body.append(R"({"status":")").append(to_string(state)).append(R"("})");
-  if (!ready) reply.fields.emplace_back("Retry-After", "1");
+  if (!ready)
+    reply.fields.emplace_back("Retry-After", "1");
   return reply;
 }
 
 HttpReply HttpService::metrics_page() const {
-  HttpReply reply{.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text(parts_.model.names.front())};
-  if (parts_.node_metrics) parts_.node_metrics(reply.body);
+  HttpReply reply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                  .body = metrics_.text(parts_.model.names.front())};
+  if (parts_.node_metrics)
+    parts_.node_metrics(reply.body);
   return reply;
 }
 
-Prepared HttpService::prepare(const HttpRequest& request, Route route, const AnswerStamp& stamp) const {
+Prepared HttpService::prepare(const HttpRequest& request,
+                              Route route,
+                              const AnswerStamp& stamp) const {
   auto prepared = read_body(request, route, stamp);
-  if (!prepared) return error_reply(http_error(prepared.error()));
+  if (!prepared)
+    return error_reply(http_error(prepared.error()));
   if (auto* plan = std::get_if<AnswerPlan>(&*prepared); plan != nullptr && !plan->timeout) {
     plan->timeout = seconds_of(request.field("x-request-timeout"));
   }
   return std::move(*prepared);
 }
 
-Result<Prepared> HttpService::read_body(const HttpRequest& request, Route route, const AnswerStamp& stamp) const {
-  const BodyContext context{.model = parts_.model, .default_mode = parts_.default_mode, .stamp = stamp};
+Result<Prepared> HttpService::read_body(const HttpRequest& request,
+                                        Route route,
+                                        const AnswerStamp& stamp) const {
+  const BodyContext context{
+      .model = parts_.model, .default_mode = parts_.default_mode, .stamp = stamp};
   TRY(JsonValue body, read_json(request.body));
-  if (!body.is_object()) return fail(Code::kInvalid, "the body is not a JSON object");
+  if (!body.is_object())
+    return fail(Code::kInvalid, "the body is not a JSON object");
   TRY(const auto model, string_field(body, "model"));
   if (model) {
     TRY_VOID(check_model(*model, parts_.model));
@@ -183,11 +225,16 @@ Result<Prepared> HttpService::read_body(const HttpRequest& request, Route route,
     body.members.push_back({"model", JsonValue::string(parts_.model.names.front())});
   }
   switch (route) {
-    case Route::kCompletions: return prepare_completion(body, context);
-    case Route::kChat: return prepare_chat(body, context);
-    case Route::kTokenize: return tokenize_reply(body, context);
-    case Route::kDetokenize: return detokenize_reply(body, context);
-    default: return fail(Code::kInternal, "no body is read on this route");
+    case Route::kCompletions:
+      return prepare_completion(body, context);
+    case Route::kChat:
+      return prepare_chat(body, context);
+    case Route::kTokenize:
+      return tokenize_reply(body, context);
+    case Route::kDetokenize:
+      return detokenize_reply(body, context);
+    default:
+      return fail(Code::kInternal, "no body is read on this route");
   }
 }
 

@@ -1,5 +1,5 @@
-// What the node says to each request: checks by the head, the small pages, and a body turned into a plan. Fixed after
-// construction and shared by all I/O threads.
+// What the node says to each request: checks by the head, the small pages, and a body turned into a
+// plan. Fixed after construction and shared by all I/O threads.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ namespace shoal {
 // The model as clients see it.
 struct ServedModel {
   std::vector<std::string> names{};  // the first one is its own, the others are accepted as well
-  std::int64_t context_tokens = 0;  // most tokens of prompt and answer together
-  TokenId vocabulary_size = 0;      // ids below may stand in a prompt
-  std::int64_t created = 0;         // unix seconds
+  std::int64_t context_tokens = 0;   // most tokens of prompt and answer together
+  TokenId vocabulary_size = 0;       // ids below may stand in a prompt
+  std::int64_t created = 0;          // unix seconds
   std::shared_ptr<const Tokenizer> tokenizer{};
-  std::shared_ptr<const ModelProfile> profile{};  // null: no chat
+  std::shared_ptr<const ModelProfile> profile{};
 };
 
 struct HttpParts {
@@ -56,17 +56,24 @@ class HttpService {
   std::optional<HttpReply> refuse(const HttpRequest& head, bool draining);
   // For routes without a body; the request was not refused.
   HttpReply page(const RouteMatch& match, bool draining) const;
-  // For routes with a body: parses, checks, tokenises. Any thread; takes as long as the body is large.
+  // For routes with a body: parses, checks, tokenises. Any thread; takes as long as the body is
+  // large.
   Prepared prepare(const HttpRequest& request, Route route, const AnswerStamp& stamp) const;
 
   Tenant* tenant_of(const HttpRequest& request) { return access_.tenant_of(request); }
+
   const HttpConfig& config() const { return config_; }
+
   const HttpParts& parts() const { return parts_; }
+
   HttpMetrics& metrics() { return metrics_; }
+
   std::atomic<std::size_t>& choices_in_flight() { return choices_in_flight_; }
 
  private:
-  Result<Prepared> read_body(const HttpRequest& request, Route route, const AnswerStamp& stamp) const;
+  Result<Prepared> read_body(const HttpRequest& request,
+                             Route route,
+                             const AnswerStamp& stamp) const;
   HttpReply models_page() const;
   HttpReply model_page(std::string_view name) const;
   HttpReply health_page() const;

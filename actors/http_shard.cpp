@@ -15,13 +15,15 @@ constexpr std::size_t kStampLetters = 24;
 // Safe to log and to send back.
 bool is_sane_id(std::string_view id) {
   return !id.empty() && id.size() <= kRequestIdBytes && std::ranges::all_of(id, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.' || c == ':';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.' || c == ':';
   });
 }
 
 }  // namespace
 
-// The shard's number is in the top bits of its request ids, so that no two shards ever make the same one.
+// The shard's number is in the top bits of its request ids, so that no two shards ever make the
+// same one.
 HttpShard::HttpShard(std::uint32_t index, HttpService& service, HttpWorker& worker)
     : index_(index),
       service_(service),
@@ -29,7 +31,9 @@ HttpShard::HttpShard(std::uint32_t index, HttpService& service, HttpWorker& work
       random_state_(service.parts().seed + (std::uint64_t{index} << 32)),
       last_request_((std::uint64_t{index} + 1) << 48) {}
 
-std::optional<HttpReply> HttpShard::refuse(const HttpRequest& head) { return service_.refuse(head, draining_); }
+std::optional<HttpReply> HttpShard::refuse(const HttpRequest& head) {
+  return service_.refuse(head, draining_);
+}
 
 std::string HttpShard::request_id(const HttpRequest& request) {
   const std::string_view given = request.field("x-request-id");
@@ -39,12 +43,15 @@ std::string HttpShard::request_id(const HttpRequest& request) {
 std::shared_ptr<HttpExchange> HttpShard::answer(HttpRequest request, HttpResponder& responder) {
   const auto match = match_route(request);
   CHECK(match.has_value());  // refuse() saw to the rest
-  if (has_body(match->route)) return answer_body(std::move(request), match->route, responder);
+  if (has_body(match->route))
+    return answer_body(std::move(request), match->route, responder);
   responder.reply(service_.page(*match, draining_));
   return nullptr;
 }
 
-std::shared_ptr<HttpExchange> HttpShard::answer_body(HttpRequest request, Route route, HttpResponder& responder) {
+std::shared_ptr<HttpExchange> HttpShard::answer_body(HttpRequest request,
+                                                     Route route,
+                                                     HttpResponder& responder) {
   Tenant* tenant = service_.tenant_of(request);
   CHECK(tenant != nullptr);
   AnswerHost& host = *this;
@@ -61,12 +68,30 @@ std::shared_ptr<HttpExchange> HttpShard::answer_body(HttpRequest request, Route 
   return answer;
 }
 
-bool HttpShard::prepare_elsewhere(HttpRequest request, Route route, AnswerStamp stamp, const std::shared_ptr<HttpAnswer>& answer) {
-  auto shared_request = std::make_shared<const HttpRequest>(std::move(request));
-  return worker_.push([this, shared_request, route, stamp = std::move(stamp), waiting = std::weak_ptr(answer)] {
-    auto prepared = std::make_shared<Prepared>(service_.prepare(*shared_request, route, stamp));
+// Counted until it is freed, whoever holds it last.
+std::shared_ptr<const HttpRequest> HttpShard::counted(HttpRequest request) {
+  const auto bytes = static_cast<std::int64_t>(request.body.size());
+  Counter& gauge = metrics().body_bytes;
+  gauge.fetch_add(bytes);
+  return {new HttpRequest(std::move(request)), [&gauge, bytes](const HttpRequest* freed) {
+            delete freed;
+            gauge.fetch_sub(bytes);
+          }};
+}
+
+bool HttpShard::prepare_elsewhere(HttpRequest request,
+                                  Route route,
+                                  AnswerStamp stamp,
+                                  const std::shared_ptr<HttpAnswer>& answer) {
+  return worker_.push([this,
+                       held = counted(std::move(request)),
+                       route,
+                       stamp = std::move(stamp),
+                       waiting = std::weak_ptr(answer)] {
+    auto prepared = std::make_shared<Prepared>(service_.prepare(*held, route, stamp));
     post_([waiting, prepared] {
-      if (const auto still_there = waiting.lock()) still_there->start(std::move(*prepared));
+      if (const auto still_there = waiting.lock())
+        still_there->start(std::move(*prepared));
     });
   });
 }
@@ -84,7 +109,8 @@ AnswerStamp HttpShard::make_stamp() {
   AnswerStamp stamp{.id = {}, .created = service_.parts().clocks.unix_seconds()};
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < kStampLetters; ++i, bits >>= 5) {
-    if (i % 12 == 0) bits = random();
+    if (i % 12 == 0)
+      bits = random();
     stamp.id += kAlphabet[bits % kAlphabet.size()];
   }
   return stamp;
@@ -105,16 +131,21 @@ void HttpShard::hand_over(Fill fill) {
     was_empty = arrivals_.empty();
     fill(arrivals_);
   }
-  if (was_empty) post_([this] { take_arrivals(); });
+  if (was_empty)
+    post_([this] { take_arrivals(); });
 }
 
 void HttpShard::deliver(std::vector<TokenRun> runs) {
-  if (runs.empty()) return;
-  hand_over([&runs](std::vector<Arrival>& arrivals) { std::ranges::move(runs, std::back_inserter(arrivals)); });
+  if (runs.empty())
+    return;
+  hand_over([&runs](std::vector<Arrival>& arrivals) {
+    std::ranges::move(runs, std::back_inserter(arrivals));
+  });
 }
 
 void HttpShard::fail(StreamFailure failure) {
-  hand_over([&failure](std::vector<Arrival>& arrivals) { arrivals.emplace_back(std::move(failure)); });
+  hand_over(
+      [&failure](std::vector<Arrival>& arrivals) { arrivals.emplace_back(std::move(failure)); });
 }
 
 void HttpShard::take_arrivals() {
@@ -126,7 +157,8 @@ void HttpShard::take_arrivals() {
   for (Arrival& arrival : arrivals) {
     const RequestId request = std::visit([](const auto& event) { return event.request; }, arrival);
     const auto found = listeners_.find(request);
-    if (found == listeners_.end()) continue;  // closed before: the node was told then
+    if (found == listeners_.end())
+      continue;  // closed before: the node was told then
     const auto [answer, choice] = found->second;
     if (auto* run = std::get_if<TokenRun>(&arrival)) {
       answer->on_tokens(choice, std::move(*run));

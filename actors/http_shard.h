@@ -1,4 +1,5 @@
-// One shard: its routes, its answers in the making, and the inbox through which the actors reach them.
+// One shard: its routes, its answers in the making, and the inbox through which the actors reach
+// them.
 //
 // Everything runs on the shard's I/O thread except deliver() and fail(), which hand over to it.
 #pragma once
@@ -29,6 +30,7 @@ class HttpShard final : public HttpApp, public ShardInbox, private AnswerHost {
 
   // Before the first request.
   void connect(PostToShard post) { post_ = std::move(post); }
+
   // On the shard's thread.
   void start_draining() { draining_ = true; }
 
@@ -41,24 +43,39 @@ class HttpShard final : public HttpApp, public ShardInbox, private AnswerHost {
 
  private:
   using Arrival = std::variant<TokenRun, StreamFailure>;
+
   struct Listener {
     HttpAnswer* answer;
     std::uint32_t choice;
   };
 
   FrontDoor& front_door() override { return service_.parts().front_door; }
+
   HttpMetrics& metrics() override { return service_.metrics(); }
+
   std::atomic<std::size_t>& choices_in_flight() override { return service_.choices_in_flight(); }
+
   const HttpConfig& config() const override { return service_.config(); }
+
   const StreamLimits& stream_limits() const override { return service_.parts().stream_limits; }
+
   Instant now() const override { return service_.parts().clocks.now(); }
+
   std::uint32_t shard() const override { return index_; }
+
   std::uint64_t random() override;
   RequestId expect_tokens(HttpAnswer& answer, std::uint32_t choice) override;
+
   void expect_no_tokens(RequestId request) override { listeners_.erase(request); }
 
-  std::shared_ptr<HttpExchange> answer_body(HttpRequest request, Route route, HttpResponder& responder);
-  bool prepare_elsewhere(HttpRequest request, Route route, AnswerStamp stamp, const std::shared_ptr<HttpAnswer>& answer);
+  std::shared_ptr<HttpExchange> answer_body(HttpRequest request,
+                                            Route route,
+                                            HttpResponder& responder);
+  bool prepare_elsewhere(HttpRequest request,
+                         Route route,
+                         AnswerStamp stamp,
+                         const std::shared_ptr<HttpAnswer>& answer);
+  std::shared_ptr<const HttpRequest> counted(HttpRequest request);
   AnswerStamp make_stamp();
   template <class Fill>
   void hand_over(Fill fill);

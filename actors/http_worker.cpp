@@ -5,14 +5,19 @@
 
 namespace shoal {
 
-HttpWorker::HttpWorker(std::size_t queue_limit) : queue_limit_(queue_limit), thread_([this] { run(); }) {}
+HttpWorker::HttpWorker(std::size_t queue_limit)
+    : queue_limit_(queue_limit),
+      thread_([this] { run(); }) {}
 
-HttpWorker::~HttpWorker() { stop(); }
+HttpWorker::~HttpWorker() {
+  stop();
+}
 
 bool HttpWorker::push(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || queue_.size() >= queue_limit_) return false;
+    if (stopping_ || queue_.size() >= queue_limit_)
+      return false;
     queue_.push_back(std::move(work));
   }
   changed_.notify_one();
@@ -26,14 +31,16 @@ void HttpWorker::stop() {
     queue_.clear();
   }
   changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable())
+    thread_.join();
 }
 
 void HttpWorker::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (stopping_) return;
+    if (stopping_)
+      return;
     auto work = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();

@@ -8,11 +8,13 @@
 namespace shoal::test {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);  // far beyond any right answer, even on a busy machine
+constexpr auto kPatience =
+    std::chrono::seconds(20);  // far beyond any right answer, even on a busy machine
 
 template <class T>
 T value_of(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
+  if (!result)
+    throw std::runtime_error(result.error().message);
   return *std::move(result);
 }
 
@@ -30,7 +32,8 @@ void FakeFrontDoor::add(std::deque<T>& queue, T value) {
 template <class T>
 T FakeFrontDoor::next(std::deque<T>& queue, std::string_view what) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, kPatience, [&] { return !queue.empty(); })) throw std::runtime_error("no " + std::string(what) + " came");
+  if (!changed_.wait_for(lock, kPatience, [&] { return !queue.empty(); }))
+    throw std::runtime_error("no " + std::string(what) + " came");
   T value = std::move(queue.front());
   queue.pop_front();
   return value;
@@ -38,7 +41,8 @@ T FakeFrontDoor::next(std::deque<T>& queue, std::string_view what) {
 
 void FakeFrontDoor::attach(std::uint32_t shard, ShardInbox& inbox) {
   const std::lock_guard lock(mutex_);
-  if (inboxes_.size() <= shard) inboxes_.resize(shard + 1);
+  if (inboxes_.size() <= shard)
+    inboxes_.resize(shard + 1);
   inboxes_[shard] = &inbox;
 }
 
@@ -50,17 +54,34 @@ void FakeFrontDoor::submit(Submission submission) {
   add(submissions_, std::move(submission));
 }
 
-void FakeFrontDoor::stop(RequestId request, AttemptId attempt, Position end) { add(stops_, Stopped{request, attempt, end}); }
-void FakeFrontDoor::closed(RequestId request) { add(closed_, request); }
+void FakeFrontDoor::stop(RequestId request, AttemptId attempt, Position end) {
+  add(stops_, Stopped{request, attempt, end});
+}
+
+void FakeFrontDoor::closed(RequestId request) {
+  add(closed_, request);
+}
 
 NodeHealth FakeFrontDoor::health() const {
   const std::lock_guard lock(mutex_);
-  return {.state = state_, .parts = {{.name = "decode", .state = state_, .cause = "", .since_progress = std::chrono::milliseconds(3)}}};
+  return {.state = state_,
+          .parts = {{.name = "decode",
+                     .state = state_,
+                     .cause = "",
+                     .since_progress = std::chrono::milliseconds(3)}}};
 }
 
-Submission FakeFrontDoor::next_submission() { return next(submissions_, "submission"); }
-FakeFrontDoor::Stopped FakeFrontDoor::next_stop() { return next(stops_, "stop"); }
-RequestId FakeFrontDoor::next_closed() { return next(closed_, "closed"); }
+Submission FakeFrontDoor::next_submission() {
+  return next(submissions_, "submission");
+}
+
+FakeFrontDoor::Stopped FakeFrontDoor::next_stop() {
+  return next(stops_, "stop");
+}
+
+RequestId FakeFrontDoor::next_closed() {
+  return next(closed_, "closed");
+}
 
 void FakeFrontDoor::send(const Submission& to, TokenRun run) {
   run.request = to.request;
@@ -70,19 +91,29 @@ void FakeFrontDoor::send(const Submission& to, TokenRun run) {
   inboxes_.at(to.shard)->deliver(std::move(runs));
 }
 
-void FakeFrontDoor::send_tokens(const Submission& to, std::size_t index, std::vector<TokenId> tokens, Finish finish) {
+void FakeFrontDoor::send_tokens(const Submission& to,
+                                std::size_t index,
+                                std::vector<TokenId> tokens,
+                                Finish finish) {
   TokenRun run;
   run.first_position = static_cast<Position>(to.prompt->size() + index);
   run.finish = finish;
-  if (finish == Finish::kStop && !tokens.empty()) run.stop_token = tokens.back();
+  if (finish == Finish::kStop && !tokens.empty())
+    run.stop_token = tokens.back();
   run.tokens = std::move(tokens);
   run.basis = Basis{};
   send(to, std::move(run));
 }
 
-void FakeFrontDoor::fail(const Submission& to, Error error, bool retry, std::optional<Nanos> retry_after) {
-  inboxes_.at(to.shard)->fail(
-      {.request = to.request, .attempt = to.attempt, .error = std::move(error), .retry = retry, .retry_after = retry_after});
+void FakeFrontDoor::fail(const Submission& to,
+                         Error error,
+                         bool retry,
+                         std::optional<Nanos> retry_after) {
+  inboxes_.at(to.shard)->fail({.request = to.request,
+                               .attempt = to.attempt,
+                               .error = std::move(error),
+                               .retry = retry,
+                               .retry_after = retry_after});
 }
 
 void FakeFrontDoor::set_state(PartState state) {
@@ -112,16 +143,20 @@ HttpBed::HttpBed(HttpConfig config, std::int64_t context_tokens) {
                             .created = 1'790'000'000,
                             .tokenizer = tokenizer,
                             .profile = std::make_shared<const ModelProfile>(profile)},
-                  .clocks = {.now = [this] { return clock.now(); }, .unix_seconds = [] { return std::int64_t{1'800'000'000}; }},
+                  .clocks = {.now = [this] { return clock.now(); },
+                             .unix_seconds = [] { return std::int64_t{1'800'000'000}; }},
                   .seed = 7,
                   .version = "1.2.3"};
   server = value_of(HttpServer::start(std::move(config), std::move(parts)));
 }
 
 HttpBed::~HttpBed() {
-  if (server) server->stop();
+  if (server)
+    server->stop();
 }
 
-std::vector<TokenId> ids_of(std::string_view text) { return guppy_tokenizer()->encode(text); }
+std::vector<TokenId> ids_of(std::string_view text) {
+  return guppy_tokenizer()->encode(text);
+}
 
 }  // namespace shoal::test

@@ -37,9 +37,15 @@ class FakeFrontDoor final : public FrontDoor {
   RequestId next_closed();
 
   // The answer's tokens from `index` on (0 = first after the prompt).
-  void send_tokens(const Submission& to, std::size_t index, std::vector<TokenId> tokens, Finish finish = Finish::kNone);
+  void send_tokens(const Submission& to,
+                   std::size_t index,
+                   std::vector<TokenId> tokens,
+                   Finish finish = Finish::kNone);
   void send(const Submission& to, TokenRun run);
-  void fail(const Submission& to, Error error, bool retry, std::optional<Nanos> retry_after = std::nullopt);
+  void fail(const Submission& to,
+            Error error,
+            bool retry,
+            std::optional<Nanos> retry_after = std::nullopt);
   void set_state(PartState state);
 
   std::size_t submissions_seen() const;
@@ -64,6 +70,7 @@ class FakeFrontDoor final : public FrontDoor {
 class FakeClock {
  public:
   Instant now() const { return Instant(Nanos(ns_.load())); }
+
   void advance(Nanos by) { ns_.fetch_add(by.count()); }
 
  private:

@@ -1,4 +1,5 @@
-// A blocking HTTP client for tests: raw bytes over a loopback socket, every wait with a deadline that fails the test.
+// A blocking HTTP client for tests: raw bytes over a loopback socket, every wait with a deadline
+// that fails the test.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,13 @@ class HttpClient {
   void half_close();
   void close();
 
-  // A whole response, chunked or not; nothing when the server closed before it began. `head_only`: the answer to HEAD.
+  // A whole response, chunked or not; nothing when the server closed before it began. `head_only`:
+  // the answer to HEAD.
   std::optional<HttpResponse> read_response(bool head_only = false);
   // Head of a chunked response, then its parts.
   HttpResponse read_head();
-  // The next server-sent event (or comment) without its blank line; nothing at the end of the stream.
+  // The next server-sent event (or comment) without its blank line; nothing at the end of the
+  // stream.
   std::optional<std::string> read_event();
   // Whether there is something to read, or the end, within a few milliseconds.
   bool has_input();
@@ -57,6 +60,9 @@ class HttpClient {
 
 // One request on a connection of its own.
 HttpResponse get(std::uint16_t port, std::string_view path, std::string_view fields = "");
-HttpResponse post(std::uint16_t port, std::string_view path, std::string_view body, std::string_view fields = "");
+HttpResponse post(std::uint16_t port,
+                  std::string_view path,
+                  std::string_view body,
+                  std::string_view fields = "");
 
 }  // namespace shoal::test

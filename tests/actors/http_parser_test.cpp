@@ -1,20 +1,21 @@
 // Bytes to requests: however they are cut, whatever they claim.
-#include <doctest/doctest.h>
+#include "actors/http_parser.h"
 
 #include <algorithm>
+#include <doctest/doctest.h>
 #include <random>
 #include <string>
 #include <vector>
-
-#include "actors/http_parser.h"
 
 namespace shoal {
 namespace {
 
 const std::string kPost =
-    "POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: 5\r\n\r\nhello";
+    "POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: "
+    "5\r\n\r\nhello";
 const std::string kChunked =
-    "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;note=1\r\nabc\r\n4\r\ndefg\r\n0\r\nTrailer: t\r\n\r\n";
+    "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+    "chunked\r\n\r\n3;note=1\r\nabc\r\n4\r\ndefg\r\n0\r\nTrailer: t\r\n\r\n";
 
 // Feeds until nothing moves any more; the whole requests, or the status of the error.
 struct Outcome {
@@ -48,7 +49,8 @@ Outcome parse(const std::vector<std::string>& pieces, const HttpLimits& limits =
 
 std::vector<std::string> byte_by_byte(const std::string& text) {
   std::vector<std::string> pieces;
-  for (const char c : text) pieces.emplace_back(1, c);
+  for (const char c : text)
+    pieces.emplace_back(1, c);
   return pieces;
 }
 
@@ -79,7 +81,8 @@ TEST_CASE("pipelined requests come out in order under random cuts") {
   const unsigned seed = std::random_device{}();
   INFO("seed ", seed);
   std::mt19937 random(seed);
-  const std::string text = kPost + "\r\n" + kChunked + "GET /models/a%2Fb HTTP/1.1\r\nHost: a\r\n\r\n" + kPost;
+  const std::string text =
+      kPost + "\r\n" + kChunked + "GET /models/a%2Fb HTTP/1.1\r\nHost: a\r\n\r\n" + kPost;
   for (int round = 0; round < 300; ++round) {
     std::vector<std::string> pieces;
     for (std::size_t at = 0; at < text.size();) {
@@ -110,14 +113,20 @@ TEST_CASE("a body beyond the limit is refused by its claim, or when it gets ther
   HttpLimits limits;
   limits.body_bytes = 10;
   CHECK(parse({"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"}, limits).error == 413);
-  CHECK(parse({"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n"}, limits).error == 413);
-  CHECK(parse({"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n1234567890"}, limits).requests.size() == 1);
+  CHECK(parse({"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+               "chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n"},
+              limits)
+            .error == 413);
+  CHECK(parse({"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n1234567890"}, limits)
+            .requests.size() == 1);
 }
 
 TEST_CASE("what could be read in two ways is refused") {
   const std::string start = "POST / HTTP/1.1\r\nHost: a\r\n";
-  CHECK(parse({start + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}).error == 400);
-  CHECK(parse({start + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"}).error == 400);
+  CHECK(parse({start + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}).error ==
+        400);
+  CHECK(parse({start + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"}).error ==
+        400);
   CHECK(parse({start + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"}).error == 400);
   CHECK(parse({start + "Content-Length: -1\r\n\r\n"}).error == 400);
   CHECK(parse({start + "Bad Name : 1\r\n\r\n"}).error == 400);
@@ -133,7 +142,8 @@ TEST_CASE("random bytes never do more than fail") {
   int failed = 0;
   for (int round = 0; round < 2'000; ++round) {
     std::string text = round % 2 == 0 ? kPost : kChunked;
-    for (int change = 0; change < 4; ++change) text[random() % text.size()] = static_cast<char>(random());
+    for (int change = 0; change < 4; ++change)
+      text[random() % text.size()] = static_cast<char>(random());
     failed += parse({text}).error != 0 ? 1 : 0;
   }
   CHECK(failed > 0);

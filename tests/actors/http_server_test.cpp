@@ -1,7 +1,7 @@
-// The server through real sockets: routes, keys, and every limit a client can run into before it asks for an answer.
-#include <doctest/doctest.h>
-
+// The server through real sockets: routes, keys, and every limit a client can run into before it
+// asks for an answer.
 #include <chrono>
+#include <doctest/doctest.h>
 #include <random>
 #include <string>
 #include <thread>
@@ -15,7 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 HttpConfig with_keys() {
   HttpConfig config;
@@ -29,9 +31,11 @@ TEST_CASE("the small pages say what is true") {
   HttpBed bed;
   CHECK(get(bed.port(), "/live").body == R"({"status":"ok"})");
   CHECK(get(bed.port(), "/version").body == R"({"version":"1.2.3"})");
-  CHECK(contains(get(bed.port(), "/health").body, R"("status":"ok","parts":[{"name":"decode","state":"ok")"));
+  CHECK(contains(get(bed.port(), "/health").body,
+                 R"("status":"ok","parts":[{"name":"decode","state":"ok")"));
   CHECK(get(bed.port(), "/ready").status == 200);
-  CHECK(contains(get(bed.port(), "/v1/models").body, R"("id":"guppy","object":"model","created":1790000000,"owned_by":"shoal")"));
+  CHECK(contains(get(bed.port(), "/v1/models").body,
+                 R"("id":"guppy","object":"model","created":1790000000,"owned_by":"shoal")"));
   CHECK(contains(get(bed.port(), "/models").body, R"("max_model_len":1024)"));
   CHECK(contains(get(bed.port(), "/v1/models/default").body, R"("root":"guppy")"));
 }
@@ -56,7 +60,8 @@ TEST_CASE("metrics are a Prometheus page with our names and vLLM's") {
   CHECK(page.fields.at("content-type") == "text/plain; version=0.0.4; charset=utf-8");
   CHECK(contains(page.body, "shoal_http_replies_total{class=\"4xx\"} 1\n"));
   CHECK(contains(page.body, "vllm:num_requests_running{model_name=\"guppy\"} 0\n"));
-  CHECK(contains(page.body, "vllm:time_to_first_token_seconds_bucket{model_name=\"guppy\",le=\"+Inf\"} 0\n"));
+  CHECK(contains(page.body,
+                 "vllm:time_to_first_token_seconds_bucket{model_name=\"guppy\",le=\"+Inf\"} 0\n"));
 }
 
 TEST_CASE("an unknown path or model names what exists") {
@@ -95,18 +100,22 @@ TEST_CASE("without the right key nothing but the monitors' pages answers") {
   CHECK(get(bed.port(), "/v1/models", "Authorization: Bearer \r\n").status == 401);
   CHECK(get(bed.port(), "/v1/models", "Authorization: bearer sk-one\r\n").status == 200);
   CHECK(get(bed.port(), "/v1/models", "x-api-key: sk-two\r\n").status == 200);
-  const HttpResponse refused = post(bed.port(), "/tokenize", R"({"prompt":"x"})", "x-api-key: sk-three\r\n");
+  const HttpResponse refused =
+      post(bed.port(), "/tokenize", R"({"prompt":"x"})", "x-api-key: sk-three\r\n");
   CHECK(refused.status == 401);
-  CHECK(contains(refused.body, R"("type":"authentication_error","param":null,"code":"invalid_api_key")"));
+  CHECK(contains(refused.body,
+                 R"("type":"authentication_error","param":null,"code":"invalid_api_key")"));
   CHECK(!contains(refused.body, "sk-three"));
-  for (const char* open : {"/health", "/ready", "/live", "/metrics", "/version"}) CHECK(get(bed.port(), open).status == 200);
+  for (const char* open : {"/health", "/ready", "/live", "/metrics", "/version"})
+    CHECK(get(bed.port(), open).status == 200);
 }
 
 TEST_CASE("a server without keys does not listen beyond loopback") {
   FakeFrontDoor door;
   HttpConfig config;
   config.host = "0.0.0.0";
-  auto server = HttpServer::start(config, {.front_door = door, .model = {.names = {"m"}}, .clocks = {}});
+  auto server =
+      HttpServer::start(config, {.front_door = door, .model = {.names = {"m"}}, .clocks = {}});
   REQUIRE(!server);
   CHECK(server.error().code == Code::kMisconfigured);
   CHECK(contains(server.error().message, "--api-key"));
@@ -119,24 +128,32 @@ TEST_CASE("a port in use is an error that names address and remedy, for any numb
     HttpBed bed(config);
     FakeFrontDoor door;
     config.port = bed.port();
-    auto second = HttpServer::start(config, {.front_door = door, .model = {.names = {"m"}}, .clocks = {}});
+    auto second =
+        HttpServer::start(config, {.front_door = door, .model = {.names = {"m"}}, .clocks = {}});
     REQUIRE(!second);
     CHECK(second.error().code == Code::kMisconfigured);
     CHECK(second.error().message ==
-          "cannot listen on 127.0.0.1:" + std::to_string(bed.port()) + ": the port is in use; stop the other program or choose another --port");
+          "cannot listen on 127.0.0.1:" + std::to_string(bed.port()) +
+              ": the port is in use; stop the other program or choose another --port");
   }
 }
 
 TEST_CASE("tokenize and detokenize undo each other in vLLM's shapes") {
   HttpBed bed;
   const auto ids = ids_of("Hello, world");
-  const HttpResponse tokens = post(bed.port(), "/tokenize", R"({"model":"guppy","prompt":"Hello, world","return_token_strs":true})");
+  const HttpResponse tokens =
+      post(bed.port(),
+           "/tokenize",
+           R"({"model":"guppy","prompt":"Hello, world","return_token_strs":true})");
   CHECK(tokens.status == 200);
-  CHECK(tokens.body.starts_with(R"({"count":)" + std::to_string(ids.size()) + R"(,"max_model_len":1024,"tokens":[)" + std::to_string(ids[0])));
+  CHECK(tokens.body.starts_with(R"({"count":)" + std::to_string(ids.size()) +
+                                R"(,"max_model_len":1024,"tokens":[)" + std::to_string(ids[0])));
   CHECK(contains(tokens.body, R"("token_strs":[")"));
   std::string list;
-  for (const TokenId id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
-  CHECK(post(bed.port(), "/detokenize", R"({"tokens":[)" + list + "]}").body == R"({"prompt":"Hello, world"})");
+  for (const TokenId id : ids)
+    list += (list.empty() ? "" : ",") + std::to_string(id);
+  CHECK(post(bed.port(), "/detokenize", R"({"tokens":[)" + list + "]}").body ==
+        R"({"prompt":"Hello, world"})");
   CHECK(post(bed.port(), "/detokenize", R"({"tokens":[1,999999]})").status == 400);
   CHECK(post(bed.port(), "/detokenize", R"({"tokens":"a"})").status == 400);
   CHECK(post(bed.port(), "/tokenize", "{}").status == 400);
@@ -145,14 +162,17 @@ TEST_CASE("tokenize and detokenize undo each other in vLLM's shapes") {
 
 TEST_CASE("tokenize renders messages as chat does") {
   HttpBed bed;
-  const HttpResponse reply = post(bed.port(), "/tokenize", R"({"messages":[{"role":"user","content":"Hi"}]})");
+  const HttpResponse reply =
+      post(bed.port(), "/tokenize", R"({"messages":[{"role":"user","content":"Hi"}]})");
   CHECK(reply.status == 200);
   CHECK(contains(reply.body, R"("tokens":[0,)"));
 }
 
 TEST_CASE("broken bodies get 400 that says where") {
   HttpBed bed;
-  const auto status = [&bed](std::string_view body) { return post(bed.port(), "/tokenize", body).status; };
+  const auto status = [&bed](std::string_view body) {
+    return post(bed.port(), "/tokenize", body).status;
+  };
   CHECK(status("") == 400);
   CHECK(status("{\"prompt\":") == 400);
   CHECK(status("[]") == 400);
@@ -163,7 +183,10 @@ TEST_CASE("broken bodies get 400 that says where") {
 
 TEST_CASE("nesting 100,000 deep is a clean 400") {
   HttpBed bed;
-  const HttpResponse reply = post(bed.port(), "/tokenize", R"({"prompt":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}");
+  const HttpResponse reply =
+      post(bed.port(),
+           "/tokenize",
+           R"({"prompt":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}");
   CHECK(reply.status == 400);
 }
 
@@ -178,7 +201,8 @@ TEST_CASE("types and encodings that cannot be JSON get 415") {
   HttpBed bed;
   const auto status = [&bed](const std::string& fields) {
     HttpClient client(bed.port());
-    client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\n" + fields + "Content-Length: 14\r\n\r\n{\"prompt\":\"x\"}");
+    client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\n" + fields +
+                "Content-Length: 14\r\n\r\n{\"prompt\":\"x\"}");
     return client.read_response()->status;
   };
   CHECK(status("Content-Type: multipart/form-data; boundary=x\r\n") == 415);
@@ -194,7 +218,8 @@ TEST_CASE("a body of 100 MB gets its 413 although the client still sends") {
   client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
   const std::string megabyte(1 << 20, 'x');
   for (int i = 0; i < 100; ++i) {
-    if (!client.send(megabyte)) break;
+    if (!client.send(megabyte))
+      break;
   }
   const auto reply = client.read_response();
   REQUIRE(reply);
@@ -205,11 +230,14 @@ TEST_CASE("a body of 100 MB gets its 413 although the client still sends") {
 TEST_CASE("a client that asks before it sends is told to go on, or is refused at once") {
   HttpBed bed;
   HttpClient client(bed.port());
-  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\nExpect: 100-continue\r\n\r\n");
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\nExpect: 100-continue\r\n\r\n");
   CHECK(client.read_response()->status == 100);
   client.send(R"({"prompt":"x"})");
   CHECK(client.read_response()->status == 200);
-  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\nExpect: "
+      "100-continue\r\n\r\n");
   CHECK(client.read_response()->status == 413);
 }
 
@@ -220,7 +248,8 @@ TEST_CASE("a connection serves request after request, cut anywhere") {
   std::mt19937 random(seed);
   HttpClient client(bed.port());
   const std::string expected = post(bed.port(), "/tokenize", R"({"prompt":"abc"})").body;
-  const std::string request = "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}";
+  const std::string request =
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}";
   for (int round = 0; round < 20; ++round) {
     for (std::size_t at = 0; at < request.size();) {
       const std::size_t n = std::min<std::size_t>(request.size() - at, 1 + random() % 30);
@@ -235,12 +264,15 @@ TEST_CASE("pipelined requests are answered in order, a thousand as well") {
   HttpBed bed;
   HttpClient client(bed.port());
   std::string requests;
-  for (int i = 0; i < 1'000; ++i) requests += i % 2 == 0 ? "GET /live HTTP/1.1\r\nHost: a\r\n\r\n" : "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (int i = 0; i < 1'000; ++i)
+    requests += i % 2 == 0 ? "GET /live HTTP/1.1\r\nHost: a\r\n\r\n"
+                           : "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
   std::thread sender([&client, &requests] { client.send(requests); });
   int right = 0;
   for (int i = 0; i < 1'000; ++i) {
     const auto reply = client.read_response();
-    if (!reply) break;
+    if (!reply)
+      break;
     right += (reply->body == R"({"status":"ok"})") == (i % 2 == 0) ? 1 : 0;
   }
   sender.join();
@@ -271,9 +303,13 @@ TEST_CASE("HTTP/1.0 and Connection: close are answered and closed") {
 
 TEST_CASE("a sane request id comes back, another one is replaced") {
   HttpBed bed;
-  CHECK(get(bed.port(), "/live", "X-Request-Id: abc-1.2\r\n").fields.at("x-request-id") == "abc-1.2");
-  CHECK(get(bed.port(), "/live", "X-Request-Id: a b\r\n").fields.at("x-request-id").starts_with("req-"));
-  CHECK(get(bed.port(), "/live").fields.at("x-request-id") != get(bed.port(), "/live").fields.at("x-request-id"));
+  CHECK(get(bed.port(), "/live", "X-Request-Id: abc-1.2\r\n").fields.at("x-request-id") ==
+        "abc-1.2");
+  CHECK(get(bed.port(), "/live", "X-Request-Id: a b\r\n")
+            .fields.at("x-request-id")
+            .starts_with("req-"));
+  CHECK(get(bed.port(), "/live").fields.at("x-request-id") !=
+        get(bed.port(), "/live").fields.at("x-request-id"));
 }
 
 TEST_CASE("a head that trickles in is refused after its time, a fast one is not") {
@@ -294,7 +330,8 @@ TEST_CASE("a body that stops coming is refused after its time") {
   HttpBed bed;
   HttpClient slow(bed.port());
   slow.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{");
-  for (int i = 0; i < 1'000 && !slow.has_input(); ++i) bed.clock.advance(1s);
+  for (int i = 0; i < 1'000 && !slow.has_input(); ++i)
+    bed.clock.advance(1s);
   const auto reply = slow.read_response();
   REQUIRE(reply);
   CHECK(reply->status == 408);
@@ -318,7 +355,8 @@ TEST_CASE("an idle connection is closed without a word") {
   HttpClient client(bed.port());
   client.get("/live");
   CHECK(client.read_response()->status == 200);
-  for (int i = 0; i < 1'000 && !client.has_input(); ++i) bed.clock.advance(1s);
+  for (int i = 0; i < 1'000 && !client.has_input(); ++i)
+    bed.clock.advance(1s);
   CHECK(client.is_closed());
 }
 
@@ -343,7 +381,8 @@ TEST_CASE("beyond the limit of connections a client is told to come back") {
 TEST_CASE("a thousand idle connections leave a busy one alone") {
   HttpBed bed;
   std::vector<HttpClient> idle;
-  for (int i = 0; i < 1'000; ++i) idle.emplace_back(bed.port());
+  for (int i = 0; i < 1'000; ++i)
+    idle.emplace_back(bed.port());
   HttpClient busy(bed.port());
   for (int i = 0; i < 200; ++i) {
     busy.get("/live");
@@ -364,7 +403,8 @@ TEST_CASE("several shards share one port") {
     clients.emplace_back(bed.port());
     clients.back().get("/live");
   }
-  for (HttpClient& client : clients) CHECK(client.read_response()->status == 200);
+  for (HttpClient& client : clients)
+    CHECK(client.read_response()->status == 200);
 }
 
 }  // namespace shoal::test
