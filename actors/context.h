@@ -1,6 +1,7 @@
 // What all actors of a node share: options, ports, the model's shape, counters, and the two boards that other threads read.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -100,6 +101,7 @@ struct NodeContext {
   ShardTable shards;
   OpenAnswers open;
   HealthBoard health;
+  std::atomic<bool> serving{true};  // false once and for all when the supervisor gave up
 };
 using ContextPtr = std::shared_ptr<NodeContext>;
 

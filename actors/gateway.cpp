@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shoal {
 namespace {
@@ -18,6 +19,8 @@ struct Gateway {
 
   PartSeat seat;
   std::map<RequestId, Open> open;
+  bool wired = false;
+  std::vector<Submit> early;  // came before the first wiring; bounded like `open`
 
   ~Gateway();
 
@@ -48,7 +51,7 @@ Gateway::~Gateway() {
 void Gateway::submit(const Submit& message) {
   const Submission& submission = *message.submission;
   const StreamFailure failure{submission.request, submission.attempt, {}, false, {}};
-  if (!seat.wiring->router) {
+  if (wired && !seat.wiring->router) {
     StreamFailure refusal = failure;
     refusal.error = Error{Code::kUnavailable, "the node cannot serve: see /health"};
     send_failure(submission.shard, std::move(refusal));
@@ -64,7 +67,11 @@ void Gateway::submit(const Submit& message) {
   open[submission.request] = {submission.shard, submission.attempt};
   count();
   seat.node->log.event(LogLevel::kDebug, "request.submitted", {{"request", submission.request}, {"attempt", submission.attempt}, {"shard", submission.shard}});
-  notify(seat.wiring->router, message);
+  if (wired) {
+    notify(seat.wiring->router, message);
+  } else {
+    early.push_back(message);
+  }
 }
 
 void Gateway::stop(const StopStream& message) {
@@ -107,6 +114,10 @@ void Gateway::fail(const AttemptFailed& message) {
 void Gateway::rewire(const Rewire& message) {
   const bool lost = seat.wiring->router && seat.wiring->router != message.wiring->router;
   seat.wiring = message.wiring;
+  wired = true;
+  for (const Submit& submit : std::exchange(early, {})) {
+    notify(seat.wiring->router, submit);
+  }
   if (!lost) {
     return;
   }

@@ -127,8 +127,12 @@ class ActorNode final : public Node {
   void attach(std::uint32_t shard, ShardInbox& inbox) override { context_->shards.attach(shard, inbox); }
 
   void submit(Submission submission) override {
+    if (!context_->serving) {
+      refuse(submission, "the node cannot serve: see /health");
+      return;
+    }
     if (stopping_ || (draining_ && submission.attempt.value <= 1)) {
-      refuse(submission);
+      refuse(submission, "the node is stopping: send the request to another one");
       return;
     }
     if (submission.deadline == Instant{}) {
@@ -183,9 +187,9 @@ class ActorNode final : public Node {
   void end_part(std::string_view part) override { notify(supervisor_, EndPart{std::string(part)}); }
 
  private:
-  void refuse(const Submission& submission) const {
+  void refuse(const Submission& submission, const char* reason) const {
     if (ShardInbox* inbox = context_->shards.find(submission.shard)) {
-      inbox->fail({submission.request, submission.attempt, Error{Code::kUnavailable, "the node is stopping: send the request to another one"}, false, std::chrono::seconds(1)});
+      inbox->fail({submission.request, submission.attempt, Error{Code::kUnavailable, reason}, false, std::chrono::seconds(1)});
     }
   }
 
@@ -221,7 +225,8 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
                                      .metrics = {},
                                      .shards = {},
                                      .open = {},
-                                     .health = {}});
+                                     .health = {},
+                                     .serving = true});
   auto runtime = parts.runtime ? std::move(parts.runtime) : make_actor_threads(config.compute().actor_threads());
   return std::make_unique<ActorNode>(std::move(runtime), std::move(context));
 }

@@ -29,6 +29,7 @@ struct Cause {
   bool retry = false;
   std::optional<Nanos> retry_after{};
   const Handover* handover = nullptr;
+  std::int64_t tokens = 0;
 };
 
 struct Router {
@@ -54,7 +55,7 @@ struct Router {
 
   bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
   void apply(Entry& entry, RequestEvent event, const Cause& cause);
-  void enter(Entry& entry, RequestState next, RequestEvent event);
+  void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
   void execute(const Entry& entry, std::uint8_t commands, const Cause& cause);
   void report(const Entry& entry, const Cause& cause);
   void release_everywhere(const AttemptKey& key);
@@ -97,11 +98,7 @@ void Router::prefill_done(const PrefillDone& message) {
 }
 
 void Router::answer_done(const AnswerDone& message) {
-  if (on(message.key, RequestEvent::kAnswerDone, {})) {
-    seat.node->log.event(LogLevel::kInfo, "request.finished",
-                         {{"request", message.key.request}, {"attempt", message.key.attempt}, {"tokens", message.tokens},
-                          {"finish", message.finish == Finish::kStop ? "stop" : "length"}});
-  }
+  on(message.key, RequestEvent::kAnswerDone, {.tokens = message.tokens});
 }
 
 void Router::lost(const AttemptLost& message) {
@@ -164,19 +161,28 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
     return;
   }
   execute(entry, step.commands, cause);
-  enter(entry, step.next, event);
+  entry.state = step.next;
+  entry.entered = seat.node->now();
+  entry.due = state_due(step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
+  ++seat.progress;
+  log_state(entry, event, cause);
   if (is_terminal(entry.state)) {
     count_end(entry, cause);
   }
 }
 
-void Router::enter(Entry& entry, RequestState next, RequestEvent event) {
-  entry.state = next;
-  entry.entered = seat.node->now();
-  entry.due = state_due(next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
-  ++seat.progress;
-  seat.node->log.event(LogLevel::kDebug, "request." + std::string(to_string(next)),
-                       {{"request", entry.submission->request}, {"attempt", entry.submission->attempt}, {"event", to_string(event)}});
+void Router::log_state(const Entry& entry, RequestEvent event, const Cause& cause) const {
+  const Submission& submission = *entry.submission;
+  const std::string name = "request." + std::string(to_string(entry.state));
+  if (!is_terminal(entry.state)) {
+    seat.node->log.event(LogLevel::kDebug, name, {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)}});
+  } else if (cause.error.message.empty()) {
+    seat.node->log.event(LogLevel::kInfo, name, {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)}, {"tokens", cause.tokens}});
+  } else {
+    seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo, name,
+                         {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)},
+                          {"code", to_string(cause.error.code)}, {"retry", cause.retry}, {"reason", cause.error.message}});
+  }
 }
 
 void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cause) {
@@ -200,9 +206,6 @@ void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cau
 
 void Router::report(const Entry& entry, const Cause& cause) {
   const Submission& submission = *entry.submission;
-  seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo, "request.failed",
-                       {{"request", submission.request}, {"attempt", submission.attempt}, {"state", to_string(entry.state)},
-                        {"code", to_string(cause.error.code)}, {"retry", cause.retry}, {"reason", cause.error.message}});
   notify(seat.wiring->gateway, AttemptFailed{submission.shard, {submission.request, submission.attempt, cause.error, cause.retry, cause.retry_after}});
 }
 

@@ -186,6 +186,7 @@ bool Supervisor::within_budget() {
 
 // A part that cannot be kept alive: better refuse than accept what will not be answered.
 void Supervisor::stop_serving() {
+  node->serving = false;
   if (!std::exchange(gave_up, true)) {
     node->log.event(LogLevel::kError, "node.dead", {{"action", "restart the process"}});
   }

@@ -13,7 +13,7 @@ struct PrefillSchedule::Pick {
   PrefillJob* job = nullptr;
   std::int64_t rows = 0;
   Nanos cost{0};
-  bool charged = false;
+  Nanos charged{0};  // to the class's deficit; the rest was nobody's
 };
 
 // What one plan() still has to give.
@@ -21,7 +21,7 @@ struct PrefillSchedule::Room {
   std::vector<PrefillRank> ranks;
   std::vector<Nanos> load;
   Nanos left{0};                        // quota of all ranks together
-  const PrefillJob* patient = nullptr;  // waited too long for KV: the only one that may start
+  const PrefillJob* patient = nullptr;  // waited too long for KV: nobody starts before him
   std::vector<Pick> picks;
 
   bool fits_somewhere(std::int64_t blocks) const {
@@ -48,15 +48,16 @@ std::vector<PrefillChunk> PrefillSchedule::plan(std::span<const PrefillRank> ran
     pick_from(k, true, room);
   }
   for (int k = 0; k < kPrefillClasses; ++k) {  // unused quota flows on
+    extend_picks(k, room);
     pick_from(k, false, room);
   }
   return place(room);
 }
 
-// The oldest waiting request that fits nowhere, once its patience is over.
+// The oldest waiting request whose patience is over.
 void PrefillSchedule::find_patient(Room& room, Instant now) const {
   for (const PrefillJob& job : jobs_) {
-    if (!job.rank && now - job.arrived >= limits_.kv_patience && !room.fits_somewhere(job.blocks)) {
+    if (!job.rank && now - job.arrived >= limits_.kv_patience) {
       room.patient = &job;
       return;
     }
@@ -97,10 +98,31 @@ void PrefillSchedule::pick_from(int length_class, bool charged, Room& room) {
     }
     const std::int64_t rows = cost_.fit_chunk(budget, job->done, chunk_border(job->span, job->done) - job->done);
     const Nanos cost = cost_.rows_only(rows, job->done);
-    room.picks.push_back({job, rows, cost, charged});
+    room.picks.push_back({job, rows, cost, charged ? cost : Nanos{0}});
+    if (room.patient == job) {
+      room.patient = nullptr;
+    }
     room.left -= cost;
     if (charged) {
       deficit -= cost;
+    }
+  }
+}
+
+// A chunk that its class's quota cut short grows into what nobody used.
+void PrefillSchedule::extend_picks(int length_class, Room& room) {
+  for (Pick& pick : room.picks) {
+    const PrefillJob& job = *pick.job;
+    const Nanos budget = std::min(room.left, limits_.quota - pick.cost);
+    if (job.length_class != length_class || budget <= Nanos{0}) {
+      continue;
+    }
+    const std::int64_t rows = cost_.fit_chunk(pick.cost + budget, job.done, chunk_border(job.span, job.done) - job.done);
+    const Nanos cost = cost_.rows_only(rows, job.done);
+    if (rows > pick.rows && cost - pick.cost <= budget) {
+      room.left -= cost - pick.cost;
+      pick.rows = rows;
+      pick.cost = cost;
     }
   }
 }
@@ -114,8 +136,8 @@ std::vector<PrefillChunk> PrefillSchedule::place(Room& room) {
   for (const Pick& pick : room.picks) {
     if (auto chunk = place_one(pick, room)) {
       chunks.push_back(*chunk);
-    } else if (pick.charged) {
-      deficit_[static_cast<std::size_t>(pick.job->length_class)] += pick.cost;
+    } else {
+      deficit_[static_cast<std::size_t>(pick.job->length_class)] += pick.charged;
     }
   }
   return chunks;

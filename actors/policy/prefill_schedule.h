@@ -83,6 +83,7 @@ class PrefillSchedule {
   void refill_deficits(Nanos total);
   PrefillJob* next_of_class(int length_class, const Room& room);
   void pick_from(int length_class, bool charged, Room& room);
+  void extend_picks(int length_class, Room& room);
   void find_patient(Room& room, Instant now) const;
   std::vector<PrefillChunk> place(Room& room);
   std::optional<PrefillChunk> place_one(const Pick& pick, Room& room);

@@ -1,0 +1,198 @@
+// Streams driven by deliveries, failures and time, with every submission and stop sent back to the front door.
+#include "tests/actors/node_clients.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "actors/policy/answer_end.h"
+#include "actors/policy/kv_budget.h"
+
+namespace shoal::testing {
+
+Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens) {
+  std::mt19937_64 random(seed);
+  Wanted request;
+  for (std::int64_t i = 0; i < prompt_tokens; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(3 + random() % 500));
+  }
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.seed = seed;
+  request.sampling.has_seed = true;
+  return request;
+}
+
+std::vector<TokenId> sim_answer(const kernels::SimModel& model, const Wanted& request, const Basis& basis, Position context) {
+  const auto prompt = static_cast<Position>(request.prompt.size());
+  const AnswerRules rules = answer_rules(request.sampling, answer_ceiling(prompt, request.sampling.max_tokens, context), 1);
+  std::vector<TokenId> all = request.prompt;
+  for (std::int64_t count = 1;; ++count) {
+    kernels::SampleSpec spec;
+    spec.seed = request.sampling.seed;
+    spec.choice = request.choice;
+    spec.forbidden = forbidden_tokens(rules, count - 1);
+    all.push_back(kernels::sim_token(model, spec, basis.replay_floor, basis.tail_start, all));
+    if (answer_end(rules, count, all.back()) != AnswerEnd::kGoesOn) {
+      return {all.begin() + prompt, all.end()};
+    }
+  }
+}
+
+Clients::Clients(FrontDoor& door, std::function<Instant()> clock, const StreamLimits& limits)
+    : door_(door), clock_(std::move(clock)), limits_(limits) {
+  door_.attach(0, *this);
+}
+
+RequestId Clients::ask(const Wanted& request) {
+  Submission submission;
+  submission.prompt = std::make_shared<const std::vector<TokenId>>(request.prompt);
+  submission.sampling = request.sampling;
+  submission.mode = request.mode;
+  submission.choice = request.choice;
+  submission.deadline = request.deadline;
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    submission.request = RequestId{next_++};
+    const auto [client, added] = clients_.emplace(submission.request, Client{Stream(submission, limits_, clock_()), {}});
+    todo.submissions.push_back(client->second.stream.submission());
+  }
+  act(std::move(todo));
+  return submission.request;
+}
+
+void Clients::leave(RequestId request) {
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    Client& client = clients_.at(request);
+    client.stream.on_client_left();
+    client.answer.left = true;
+    todo.closed.push_back(request);
+  }
+  act(std::move(todo));
+  changed_.notify_all();
+}
+
+void Clients::stop_at(RequestId request, Position end) {
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    Client& client = clients_.at(request);
+    take(client, client.stream.on_stop_string(end), todo);
+  }
+  act(std::move(todo));
+}
+
+void Clients::deliver(std::vector<TokenRun> runs) {
+  Todo todo;
+  std::vector<std::pair<RequestId, std::size_t>> answered;
+  {
+    const std::lock_guard lock(mutex_);
+    for (TokenRun& run : runs) {
+      Client& client = clients_.at(run.request);
+      take(client, client.stream.on_tokens(std::move(run), clock_()), todo);
+      answered.emplace_back(client.stream.request(), client.answer.tokens.size());
+    }
+  }
+  act(std::move(todo));
+  for (const auto& [request, count] : answered) {
+    if (on_tokens_) {
+      on_tokens_(request, count);
+    }
+  }
+}
+
+void Clients::fail(StreamFailure failure) {
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    Client& client = clients_.at(failure.request);
+    take(client, client.stream.on_failure(failure, clock_()), todo);
+  }
+  act(std::move(todo));
+}
+
+void Clients::pass_time() {
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [request, client] : clients_) {
+      if (!client.stream.done() && clock_() >= client.stream.next_due()) {
+        take(client, client.stream.on_time(clock_()), todo);
+      }
+    }
+  }
+  act(std::move(todo));
+}
+
+void Clients::take(Client& client, StreamStep step, Todo& todo) {
+  Answer& answer = client.answer;
+  answer.tokens.insert(answer.tokens.end(), step.tokens.begin(), step.tokens.end());
+  answer.basis = client.stream.basis();
+  answer.attempts = client.stream.attempt().value;
+  answer.retry_after = step.retry_after ? step.retry_after : answer.retry_after;
+  for (const StreamStop& stop : step.stops) {
+    todo.stops.emplace_back(client.stream.request(), stop);
+  }
+  if (step.finish != Finish::kNone) {
+    answer.finish = step.finish;
+    ++answer.terminal_events;
+  }
+  if (step.error) {
+    answer.error = step.error;
+    ++answer.terminal_events;
+    todo.closed.push_back(client.stream.request());
+  }
+  if (step.submit) {
+    todo.submissions.push_back(std::move(*step.submit));
+  }
+}
+
+// Unlocked: the front door may answer within the call.
+void Clients::act(Todo todo) {
+  for (const auto& [request, stop] : todo.stops) {
+    door_.stop(request, stop.attempt, stop.end);
+  }
+  for (Submission& submission : todo.submissions) {
+    door_.submit(std::move(submission));
+  }
+  for (const RequestId request : todo.closed) {
+    door_.closed(request);
+  }
+  changed_.notify_all();
+}
+
+Answer Clients::answer(RequestId request) const {
+  const std::lock_guard lock(mutex_);
+  return clients_.at(request).answer;
+}
+
+std::size_t Clients::open() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) { return !entry.second.answer.over(); }));
+}
+
+bool Clients::wait(const std::function<bool()>& until, Nanos limit) {
+  const Instant end = clock_() + limit;
+  while (!until()) {
+    if (clock_() >= end) {
+      return false;
+    }
+    pass_time();
+    std::unique_lock lock(mutex_);
+    // The condition is read without this lock held, so a wake-up may be missed: look again soon.
+    changed_.wait_for(lock, std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+bool Clients::wait_until_all_over(Nanos limit) {
+  return wait([this] { return open() == 0; }, limit);
+}
+
+bool Clients::wait_for_tokens(RequestId request, std::size_t count, Nanos limit) {
+  return wait([this, request, count] { return answer(request).tokens.size() >= count; }, limit);
+}
+
+}  // namespace shoal::testing

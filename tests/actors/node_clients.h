@@ -1,0 +1,93 @@
+// Clients of a node in tests: one shard inbox whose streams follow the rules of actors/stream.h, and the truth to compare with.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "actors/front_door.h"
+#include "actors/stream.h"
+#include "kernels/sim/sim_backend.h"
+
+namespace shoal::testing {
+
+struct Wanted {
+  std::vector<TokenId> prompt;
+  Sampling sampling;
+  BasisMode mode = BasisMode::kBounded;
+  std::uint32_t choice = 0;
+  Instant deadline = Instant::max() - std::chrono::hours(1);
+};
+
+// A request with a prompt drawn from `seed`.
+Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens);
+
+// What the sim device must answer to `request` under `basis`.
+std::vector<TokenId> sim_answer(const kernels::SimModel& model, const Wanted& request, const Basis& basis, Position context);
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::optional<Basis> basis;
+  Finish finish = Finish::kNone;
+  std::optional<Error> error;
+  std::optional<Nanos> retry_after;
+  std::uint32_t attempts = 1;
+  int terminal_events = 0;
+  bool left = false;
+
+  bool over() const { return terminal_events > 0 || left; }
+};
+
+class Clients final : public ShardInbox {
+ public:
+  Clients(FrontDoor& door, std::function<Instant()> clock, const StreamLimits& limits = {});
+
+  RequestId ask(const Wanted& request);
+  // The client goes away.
+  void leave(RequestId request);
+  // As if a stop string ended at `end`.
+  void stop_at(RequestId request, Position end);
+  // Calls back for each delivered batch, unlocked, on the delivering thread.
+  void on_tokens(std::function<void(RequestId, std::size_t answered)> callback) { on_tokens_ = std::move(callback); }
+
+  void deliver(std::vector<TokenRun> runs) override;
+  void fail(StreamFailure failure) override;
+
+  // What streams have to do because time passed.
+  void pass_time();
+  Answer answer(RequestId request) const;
+  std::size_t open() const;
+  // Real time; false: some are open after `limit`.
+  bool wait_until_all_over(Nanos limit);
+  bool wait_for_tokens(RequestId request, std::size_t count, Nanos limit);
+
+ private:
+  struct Client {
+    Stream stream;
+    Answer answer;
+  };
+  struct Todo {
+    std::vector<std::pair<RequestId, StreamStop>> stops;
+    std::vector<Submission> submissions;
+    std::vector<RequestId> closed;
+  };
+
+  void take(Client& client, StreamStep step, Todo& todo);
+  void act(Todo todo);
+  bool wait(const std::function<bool()>& until, Nanos limit);
+
+  FrontDoor& door_;
+  std::function<Instant()> clock_;
+  StreamLimits limits_;
+  std::function<void(RequestId, std::size_t)> on_tokens_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, Client> clients_;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace shoal::testing

@@ -1,0 +1,148 @@
+// The testing runtime, a launcher whose steps complete when the world says so, and the seeded loop over both.
+#include "tests/actors/node_world.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "actors/caf.h"
+
+#include <caf/scheduler/test_coordinator.hpp>
+
+namespace shoal::testing {
+
+class TestingRuntime final : public ActorRuntime {
+ public:
+  TestingRuntime() : system_(config_) {}
+  // Periodic ticks would keep CAF's own shutdown busy for ever.
+  ~TestingRuntime() override { scheduler().clock().cancel_all(); }
+
+  caf::actor_system& system() override { return system_; }
+  caf::scheduler::test_coordinator& scheduler() { return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler()); }
+
+  bool wait_until_empty(Nanos) override {
+    while (scheduler().try_run_once()) {
+    }
+    return system_.registry().running() == 0;
+  }
+
+ private:
+  struct Settings : caf::actor_system_config {
+    Settings() { set("scheduler.policy", caf::atom("testing")); }
+  };
+  Settings config_;
+  caf::actor_system system_;
+};
+
+class HeldLauncher final : public kernels::Launcher {
+ public:
+  explicit HeldLauncher(kernels::SimBackend& backend) : backend_(backend) {}
+
+  void launch(kernels::Launch launch) override { queues_[static_cast<std::size_t>(launch.plan.queue)].emplace_back(std::move(launch)); }
+
+  void stop() override {
+    for (auto& queue : queues_) {
+      queue.clear();
+    }
+  }
+
+  bool idle() const {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
+  }
+
+  // Completes the oldest step of a queue.
+  bool complete(std::size_t queue) {
+    if (queues_[queue].empty()) {
+      return false;
+    }
+    kernels::LaunchedStep step = std::move(queues_[queue].front());
+    queues_[queue].pop_front();
+    while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
+    }
+    step.finish(backend_, std::chrono::milliseconds(1));
+    return true;
+  }
+
+ private:
+  kernels::SimBackend& backend_;
+  std::array<std::deque<kernels::LaunchedStep>, kernels::kQueueCount> queues_;
+};
+
+World::World(const Setup& setup)
+    : model_(setup.model),
+      backend_(setup.model, setup.size),
+      launcher_(std::make_unique<HeldLauncher>(backend_)),
+      runtime_(std::make_shared<TestingRuntime>()),
+      random_(setup.seed) {
+  MESSAGE("seed ", setup.seed);
+  Config config;
+  config.mutable_log()->set_level("debug");
+  if (setup.configure) {
+    setup.configure(config);
+  }
+  auto node = build_node(config, Parts{backend_, *launcher_, [this] { return now(); },
+                                       [this](LogLevel, std::string_view line) { events_.emplace_back(line); }, runtime_});
+  REQUIRE_MESSAGE(node.has_value(), (node ? "" : node.error().message));
+  node_ = *std::move(node);
+  clients_ = std::make_unique<Clients>(*node_, [this] { return now(); }, setup.stream);
+}
+
+World::~World() {
+  node_->stop(Nanos{0});
+  node_.reset();
+}
+
+Instant World::now() const {
+  return Instant(std::chrono::duration_cast<Nanos>(runtime_->scheduler().clock().now().time_since_epoch()) + std::chrono::hours(1));
+}
+
+// One message of one ready actor, or one completed step, as the seed says. False: nothing is ready.
+bool World::step() {
+  auto& jobs = runtime_->scheduler().jobs;
+  const bool step_ready = !steps_held_ && !launcher_->idle();
+  if (jobs.empty() && !step_ready) {
+    return false;
+  }
+  if (step_ready && (jobs.empty() || random_() % 8 == 0)) {
+    const std::size_t queue = random_() % kernels::kQueueCount;
+    if (!launcher_->complete(queue)) {
+      launcher_->complete(1 - queue);
+    }
+  } else {
+    const auto ready = static_cast<std::ptrdiff_t>(random_() % jobs.size());
+    std::rotate(jobs.begin(), jobs.begin() + ready, jobs.begin() + ready + 1);
+    runtime_->scheduler().try_run_once();
+  }
+  // Handlers take time, so that timers fire between any two of them.
+  runtime_->scheduler().advance_time(std::chrono::microseconds(random_() % 20));
+  return true;
+}
+
+bool World::run(const std::function<bool()>& until, Nanos limit) {
+  const Instant end = now() + limit;
+  while (!until()) {
+    if (now() >= end) {
+      return false;
+    }
+    clients_->pass_time();
+    if (!step()) {
+      REQUIRE(runtime_->scheduler().trigger_timeout());
+      runtime_->scheduler().advance_time(Nanos{0});
+    }
+  }
+  return true;
+}
+
+void World::settle(Nanos limit) {
+  const Instant end = now() + limit;
+  run([this, end] { return now() >= end || (runtime_->scheduler().jobs.empty() && (steps_held_ || launcher_->idle())); }, limit);
+}
+
+bool World::memory_is_free() {
+  const kernels::KvArena& arena = backend_.arena();
+  return arena.free_blocks() == arena.blocks() && arena.free_sequences() == arena.sequences();
+}
+
+}  // namespace shoal::testing
