@@ -45,8 +45,17 @@ namespace {
 }  // namespace
 
 [[gnu::target_clones("avx2", "default")]] void widen(const Bf16* x, std::int64_t n, float* y) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    y[i] = to_float(x[i]);
+  const auto* bytes = reinterpret_cast<const std::byte*>(x);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Shorts8 bits;
+    std::memcpy(&bits, bytes + i * 2, sizeof bits);
+    store(__builtin_bit_cast(Floats, __builtin_convertvector(bits, Words) << 16), y + i);
+  }
+  for (; i < n; ++i) {
+    Bf16 value;
+    std::memcpy(&value, bytes + i * 2, sizeof value);
+    y[i] = to_float(value);
   }
 }
 
@@ -60,8 +69,11 @@ namespace {
                                                               const std::uint8_t* scales,
                                                               std::int64_t n,
                                                               float* y) {
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    decode_fp8_8(codes + i, ue8m0(scales[i / kGroup]), y + i);
+  for (std::int64_t g = 0; g < n / kGroup; ++g) {
+    const float scale = ue8m0(scales[g]);
+    for (std::int64_t i = g * kGroup; i < (g + 1) * kGroup; i += kLanes) {
+      decode_fp8_8(codes + i, scale, y + i);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 
 namespace shoal::kernels::cpu {
 
+// x need not be aligned: tensors of a mapped checkpoint start at any byte.
 void widen(const Bf16* x, std::int64_t n, float* y);
 void narrow(const float* x, std::int64_t n, Bf16* y);
 

@@ -2,6 +2,7 @@
 // every row of the call; bf16 and fp32 weights a row at a time. Either way a row's sums do not
 // depend on how many rows the call has.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/decode.h"
@@ -214,14 +215,13 @@ std::int64_t value_bytes(WeightFormat format) {
   return format == WeightFormat::kF32 ? 4 : format == WeightFormat::kBf16 ? 2 : 1;
 }
 
-// Row `row` as floats; fp32 rows are read in place.
+// Row `row` as floats. Copied even if it is fp32: a tensor of a mapped file may start at any byte.
 const float* weight_row(const Weight& w, std::int64_t row, std::vector<float>& buffer) {
   const std::byte* values = w.values + row * w.cols * value_bytes(w.format);
-  if (w.format == WeightFormat::kF32) {
-    return reinterpret_cast<const float*>(values);
-  }
   float* floats = reserve(buffer, w.cols);
-  if (w.format == WeightFormat::kBf16) {
+  if (w.format == WeightFormat::kF32) {
+    std::memcpy(floats, values, static_cast<std::size_t>(w.cols) * sizeof(float));
+  } else if (w.format == WeightFormat::kBf16) {
     widen(reinterpret_cast<const Bf16*>(values), w.cols, floats);
   } else {
     const std::uint8_t* scales = w.scales + row / kGroup * (w.cols / kGroup);

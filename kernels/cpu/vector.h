@@ -16,6 +16,7 @@ using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using HalfFloats = float __attribute__((vector_size(kLanes / 2 * sizeof(float))));
 using Doubles = double __attribute__((vector_size(kLanes / 2 * sizeof(double))));
 using Bytes8 = std::uint8_t __attribute__((vector_size(kLanes)));
+using Shorts8 = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
 
 // The accumulator of each SumPrecision.
