@@ -412,7 +412,8 @@ void HttpConnection::update_busy() {
   if (busy == busy_)
     return;
   busy_ = busy;
-  parts_.metrics.busy_connections.fetch_add(busy ? 1 : -1);
+  if (parts_.metrics.busy_connections.fetch_add(busy ? 1 : -1) == 1 && !busy)
+    parts_.owner.all_idle();
 }
 
 }  // namespace shoal

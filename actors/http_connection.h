@@ -37,6 +37,7 @@ class HttpConnectionOwner {
   scratch() = 0;  // read buffer of the thread: idle connections hold none
   virtual Instant now() const = 0;
   virtual bool draining() const = 0;
+  virtual void all_idle() = 0;  // no connection of any loop has an answer to make or bytes to send
 };
 
 struct HttpConnectionParts {

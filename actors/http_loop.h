@@ -29,6 +29,7 @@ struct HttpLoopParts {
   const HttpClocks& clocks;
   HttpMetrics& metrics;
   HttpApp& app;
+  std::function<void()> all_idle;  // any loop's thread
 };
 
 class HttpLoop final : private HttpConnectionOwner {
@@ -58,6 +59,8 @@ class HttpLoop final : private HttpConnectionOwner {
   Instant now() const override { return parts_.clocks.now(); }
 
   bool draining() const override { return draining_; }
+
+  void all_idle() override { parts_.all_idle(); }
 
   void arm_accept();
   void accept_some();

@@ -1,6 +1,8 @@
 // Puts shards on their I/O threads, opens the port, and takes both down again.
 #include "actors/http_server.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 #include "actors/http_loop.h"
@@ -60,23 +62,43 @@ struct HttpServer::Machinery {
 
   bool is_busy() const { return metrics.busy_connections.load() > 0; }
 
+  void note_idle();
+  void wait_until_idle(Instant deadline);
+
   HttpConfig config;
   HttpParts parts;
   HttpMetrics metrics;
   HttpService service;
   HttpWorker worker;
+  std::mutex mutex;
+  std::condition_variable became_idle;
   std::vector<std::unique_ptr<HttpShard>> shards;
   std::vector<std::unique_ptr<HttpLoop>> loops;
   tcp::endpoint endpoint;
 };
+
+void HttpServer::Machinery::note_idle() {
+  { const std::lock_guard lock(mutex); }  // a waiter has either not looked yet or waits
+  became_idle.notify_all();
+}
+
+void HttpServer::Machinery::wait_until_idle(Instant deadline) {
+  std::unique_lock lock(mutex);
+  // The deadline is on the clock port, so it is looked at every tick.
+  while (is_busy() && parts.clocks.now() < deadline)
+    became_idle.wait_for(lock, config.tick);
+}
 
 Result<void> HttpServer::Machinery::open() {
   TRY(endpoint, endpoint_of(config));
   for (std::uint32_t index = 0; index < config.shards; ++index) {
     shards.push_back(std::make_unique<HttpShard>(index, service, worker));
     HttpShard& shard = *shards.back();
-    const HttpLoopParts loop_parts{
-        .config = config, .clocks = parts.clocks, .metrics = metrics, .app = shard};
+    const HttpLoopParts loop_parts{.config = config,
+                                   .clocks = parts.clocks,
+                                   .metrics = metrics,
+                                   .app = shard,
+                                   .all_idle = [this] { note_idle(); }};
     if (index == 0 && config.shards > 1) {
       TRY(const std::uint16_t port, find_port(loop_parts, endpoint));
       endpoint.port(port);
@@ -122,10 +144,7 @@ bool HttpServer::drain(Instant deadline) {
     HttpShard& shard = *machinery_->shards[i];
     machinery_->loops[i]->drain([&shard] { shard.start_draining(); });
   }
-  // Looked at again and again rather than waited for: only the clock port may judge the deadline.
-  while (machinery_->is_busy() && machinery_->parts.clocks.now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  machinery_->wait_until_idle(deadline);
   const bool complete = !machinery_->is_busy();
   stop();
   return complete;
