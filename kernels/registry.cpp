@@ -16,8 +16,7 @@ class CpuDevice final : public Device {
   CpuDevice(std::shared_ptr<const Model> model, const DeviceConfig& config)
       : model_(std::move(model)),
         pool_(config.threads),
-        ops_(make_cpu_ops(
-            pool_, config.sums == Sums::kDouble ? SumPrecision::kDouble : SumPrecision::kSingle)),
+        ops_(make_cpu_ops(pool_, config.sums)),
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
         experts_(*model_, ops()),
@@ -26,7 +25,7 @@ class CpuDevice final : public Device {
                  pool_,
                  experts_,
                  BackendLimits{config.kv_blocks, config.sequences},
-                 config.sums == Sums::kDouble ? "cpu.1.double" : "cpu.1") {}
+                 config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
 
   Backend& backend() override { return backend_; }
 

@@ -10,21 +10,17 @@
 #include "kernels/backend.h"
 #include "kernels/model/checkpoint.h"
 #include "kernels/profiled_ops.h"
+#include "kernels/sum_precision.h"
 #include "schemas/result.h"
 
 namespace shoal::kernels {
-
-enum class Sums : std::uint8_t {
-  kSingle,  // the product
-  kDouble,  // tests: every fp32 sum in double, rounded once, to compare with golden data
-};
 
 struct DeviceConfig {
   std::filesystem::path model;  // HF directory
   int threads = 1;              // compute pool, the advancing thread included
   std::int64_t kv_blocks = 0;   // ceiling, blocks of kBlockTokens tokens
   std::int64_t sequences = 0;   // ceiling, sequences with state at a time
-  Sums sums = Sums::kSingle;
+  SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
 };
 

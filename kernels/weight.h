@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "kernels/formats.h"
 
 namespace shoal::kernels {
 
@@ -42,6 +45,13 @@ constexpr Weight row_range(const Weight& w, std::int64_t first, std::int64_t cou
                 w.cols,
                 w.values + first * row_bytes,
                 w.scales == nullptr ? nullptr : w.scales + scale_rows * (w.cols / 32)};
+}
+
+// One row of a bf16 weight. A mapped tensor may start at any byte, so rows are copied out, never
+// pointed at.
+inline void copy_bf16_row(const Weight& w, std::int64_t row, Bf16* out) {
+  const auto bytes = static_cast<std::size_t>(w.cols) * sizeof(Bf16);
+  std::memcpy(out, w.values + row * w.cols * static_cast<std::int64_t>(sizeof(Bf16)), bytes);
 }
 
 }  // namespace shoal::kernels

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-namespace shoal::kernels {
+#include "kernels/sum_precision.h"
 
-enum class SumPrecision : std::uint8_t { kSingle, kDouble };
+namespace shoal::kernels {
 
 namespace cpu {
 

@@ -24,13 +24,16 @@ void embed_row(const Model& model,
                const Bf16* feature,
                Bf16* h,
                float* pre) {
-  const auto* table = reinterpret_cast<const Bf16*>(model.weights.embed.values);
-  const Bf16* row =
-      feature != nullptr ? feature : table + static_cast<std::int64_t>(token) * hc.dim;
-  for (std::int64_t c = 0; c < hc.copies; ++c) {
-    std::copy_n(row, hc.dim, h + c * hc.dim);
-    pre[c] = c == 0 ? 1.0F : 0.0F;
+  if (feature != nullptr) {
+    std::copy_n(feature, hc.dim, h);
+  } else {
+    copy_bf16_row(model.weights.embed, token, h);
   }
+  for (std::int64_t c = 1; c < hc.copies; ++c) {
+    std::copy_n(h, hc.dim, h + c * hc.dim);
+  }
+  std::fill_n(pre, hc.copies, 0.0F);
+  pre[0] = 1.0F;
 }
 
 namespace {

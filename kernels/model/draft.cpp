@@ -159,20 +159,19 @@ DraftResult Drafter::draft(const std::vector<WindowRing>& rings,
 void Drafter::markov(DraftResult& result, TokenId anchor, const ChooseDraft& choose) {
   const DraftWeights& w = model_.weights.draft;
   const std::int64_t rank = config_.markov_rank;
-  const auto* embed = reinterpret_cast<const Bf16*>(w.markov_embed.values);
   result.logits.resize(result.base_logits.size());
   std::vector<float> bias(static_cast<std::size_t>(config_.vocab));
   std::vector<Bf16> joined(static_cast<std::size_t>(config_.dim + rank));
   TokenId previous = anchor;
   for (std::int64_t i = 0; i < config_.draft_block; ++i) {
-    const Bf16* row = embed + previous * rank;
+    Bf16* row = joined.data() + config_.dim;
+    copy_bf16_row(w.markov_embed, previous, row);
     ops_.linear_f32(w.markov_head, row, 1, bias.data());
     const float* base = result.base_logits.data() + i * config_.vocab;
     float* logits = result.logits.data() + i * config_.vocab;
     std::transform(
         base, base + config_.vocab, bias.data(), logits, [](float a, float b) { return a + b; });
     std::copy_n(result.hidden.data() + i * config_.dim, config_.dim, joined.data());
-    std::copy_n(row, rank, joined.data() + config_.dim);
     float confidence = 0;
     ops_.linear_f32(w.confidence, joined.data(), 1, &confidence);
     result.confidence.push_back(confidence);

@@ -19,9 +19,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-std::uint64_t combine(std::uint64_t hash, std::uint64_t value) { return mix(hash ^ mix(value)); }
+std::uint64_t combine(std::uint64_t hash, std::uint64_t value) {
+  return mix(hash ^ mix(value));
+}
 
-std::uint64_t after_token(std::uint64_t hash, TokenId token) { return combine(hash, static_cast<std::uint64_t>(token)); }
+std::uint64_t after_token(std::uint64_t hash, TokenId token) {
+  return combine(hash, static_cast<std::uint64_t>(token));
+}
 
 // The smallest geometry KvLayout accepts: one KV source, one block is a few hundred bytes.
 ModelConfig arena_geometry() {
@@ -36,7 +40,11 @@ ModelConfig arena_geometry() {
   return config;
 }
 
-TokenId draw_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::uint64_t history) {
+TokenId draw_token(const SimModel& model,
+                   const SampleSpec& sampling,
+                   Position encoder_floor,
+                   Position decoder_floor,
+                   std::uint64_t history) {
   std::uint64_t hash = combine(history, sampling.seed);
   hash = combine(hash, sampling.choice);
   hash = combine(hash, static_cast<std::uint64_t>(encoder_floor));
@@ -45,22 +53,32 @@ TokenId draw_token(const SimModel& model, const SampleSpec& sampling, Position e
   constexpr std::int64_t kFirst = 3;
   for (std::uint64_t tries = 0;; ++tries) {
     const std::uint64_t drawn = combine(hash, tries);
-    const bool ends = model.eos_period > 0 && drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
-    const auto ordinary = static_cast<TokenId>(kFirst + static_cast<std::int64_t>((drawn >> 16) % static_cast<std::uint64_t>(model.vocab - kFirst)));
+    const bool ends =
+        model.eos_period > 0 && drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
+    const auto ordinary = static_cast<TokenId>(
+        kFirst + static_cast<std::int64_t>((drawn >> 16) %
+                                           static_cast<std::uint64_t>(model.vocab - kFirst)));
     const TokenId token = ends ? kEos : ordinary;
-    if (std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) == sampling.forbidden.end()) {
+    if (std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) ==
+        sampling.forbidden.end()) {
       return token;
     }
   }
 }
 
 Error broken(const RowRun& run, const std::string& what) {
-  return Error{Code::kInvalid, "run of sequence " + std::to_string(run.sequence.value) + " at " + std::to_string(run.first) + ": " + what};
+  return Error{Code::kInvalid,
+               "run of sequence " + std::to_string(run.sequence.value) + " at " +
+                   std::to_string(run.first) + ": " + what};
 }
 
 }  // namespace
 
-TokenId sim_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::span<const TokenId> tokens) {
+TokenId sim_token(const SimModel& model,
+                  const SampleSpec& sampling,
+                  Position encoder_floor,
+                  Position decoder_floor,
+                  std::span<const TokenId> tokens) {
   std::uint64_t hash = 0;
   for (const TokenId token : tokens) {
     hash = after_token(hash, token);
@@ -75,7 +93,9 @@ struct SimBackend::SimStep final : Step {
 };
 
 SimBackend::SimBackend(const SimModel& model, const SimSize& size)
-    : model_(model), arena_(arena_geometry(), size.blocks, size.sequences), sequences_(static_cast<std::size_t>(size.sequences)) {
+    : model_(model),
+      arena_(arena_geometry(), size.blocks, size.sequences),
+      sequences_(static_cast<std::size_t>(size.sequences)) {
   shape_.vocab = model.vocab;
   shape_.max_positions = model.max_positions;
   shape_.window = model.window;
@@ -85,9 +105,13 @@ SimBackend::SimBackend(const SimModel& model, const SimSize& size)
   shape_.numeric_id = "sim";
 }
 
-void SimBackend::reset_sequence(SequenceId id) { sequences_.at(id.value) = Sequence{}; }
+void SimBackend::reset_sequence(SequenceId id) {
+  sequences_.at(id.value) = Sequence{};
+}
 
-void SimBackend::end_prefill(SequenceId id) { sequences_.at(id.value).prefill_open = false; }
+void SimBackend::end_prefill(SequenceId id) {
+  sequences_.at(id.value).prefill_open = false;
+}
 
 Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
   auto step = std::make_unique<SimStep>();
@@ -111,7 +135,8 @@ Result<RowRun> SimBackend::resolve(RowRun run, Queue queue) const {
   }
   const auto& last = last_[static_cast<std::size_t>(queue)];
   const auto slot = static_cast<std::size_t>(run.previous);
-  if (run.previous < 0 || slot >= last.size() || last[slot].sequence != run.sequence || last[slot].token < 0) {
+  if (run.previous < 0 || slot >= last.size() || last[slot].sequence != run.sequence ||
+      last[slot].token < 0) {
     return tl::unexpected(broken(run, "no token was sampled by that run of the previous step"));
   }
   run.tokens = {last[slot].token};
@@ -123,7 +148,8 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
   if (run.first != held) {
     return tl::unexpected(broken(run, "the sequence holds " + std::to_string(held) + " tokens"));
   }
-  const auto needed = static_cast<std::size_t>((run.first + run.rows() + kBlockTokens - 1) / kBlockTokens);
+  const auto needed =
+      static_cast<std::size_t>((run.first + run.rows() + kBlockTokens - 1) / kBlockTokens);
   if (run.blocks.size() < needed) {
     return tl::unexpected(broken(run, "its block table is too short"));
   }
@@ -133,9 +159,15 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
   for (Position begin = 0; begin < run.first; begin += kBlockTokens) {
     const Position last = std::min(begin + kBlockTokens, run.first) - 1;
     std::uint64_t tag = 0;
-    std::memcpy(&tag, const_cast<KvArena&>(arena_).block(run.blocks[static_cast<std::size_t>(begin / kBlockTokens)]), sizeof tag);
+    std::memcpy(&tag,
+                const_cast<KvArena&>(arena_).block(
+                    run.blocks[static_cast<std::size_t>(begin / kBlockTokens)]),
+                sizeof tag);
     if (tag != sequence.hashes[static_cast<std::size_t>(last)]) {
-      return fail(Code::kCorrupt, broken(run, "block " + std::to_string(begin / kBlockTokens) + " holds something else").message);
+      return fail(
+          Code::kCorrupt,
+          broken(run, "block " + std::to_string(begin / kBlockTokens) + " holds something else")
+              .message);
     }
   }
   return {};
@@ -158,7 +190,8 @@ void SimBackend::write(const RowRun& run, Sequence& sequence) {
 RunResult SimBackend::draw(const RowRun& run, const Sequence& sequence) const {
   RunResult result;
   if (run.sample) {
-    result.token = draw_token(model_, run.sampling, run.encoder_floor, run.decoder_floor, sequence.hashes.back());
+    result.token = draw_token(
+        model_, run.sampling, run.encoder_floor, run.decoder_floor, sequence.hashes.back());
     result.logprob = -1;
     result.margin = 1;
     for (int i = 0; i < run.sampling.top_logprobs; ++i) {
@@ -173,8 +206,12 @@ StepYield SimBackend::advance(Step& step) {
   return mine.exchanges_left-- > 0 ? StepYield::kNeedsExchange : StepYield::kDone;
 }
 
-Exchange& SimBackend::exchange(Step& step) { return static_cast<SimStep&>(step).exchange; }
+Exchange& SimBackend::exchange(Step& step) {
+  return static_cast<SimStep&>(step).exchange;
+}
 
-StepResult SimBackend::take(Step& step) { return std::move(static_cast<SimStep&>(step).result); }
+StepResult SimBackend::take(Step& step) {
+  return std::move(static_cast<SimStep&>(step).result);
+}
 
 }  // namespace shoal::kernels

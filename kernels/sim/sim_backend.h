@@ -1,8 +1,9 @@
-// A device that computes nothing: every token is a hash of (seed, choice, floors, all tokens before it), so an answer built from
-// a wrong history, a wrong block table or somebody else's slot shows at once.
+// A device that computes nothing: every token is a hash of (seed, choice, floors, all tokens before
+// it), so an answer built from a wrong history, a wrong block table or somebody else's slot shows
+// at once.
 //
-// The KV memory is real: each block carries the hash of the tokens written up to its last row, and a step that finds another hash
-// below its first row is refused with kCorrupt.
+// The KV memory is real: each block carries the hash of the tokens written up to its last row, and
+// a step that finds another hash below its first row is refused with kCorrupt.
 #pragma once
 
 #include <array>
@@ -18,11 +19,11 @@
 namespace shoal::kernels {
 
 struct SimModel {
-  std::int64_t vocab = 512;      // tokens are drawn from [3, vocab)
+  std::int64_t vocab = 512;  // tokens are drawn from [3, vocab)
   Position max_positions = 4096;
   Position window = 128;
-  std::int64_t eos_period = 0;   // one token in so many is EOS; 0: never
-  int exchanges = 0;             // times each step yields before it is done
+  std::int64_t eos_period = 0;  // one token in so many is EOS; 0: never
+  int exchanges = 0;            // times each step yields before it is done
 };
 
 struct SimSize {
@@ -30,15 +31,22 @@ struct SimSize {
   std::int64_t sequences = 0;
 };
 
-// What the device answers after `tokens` (prompt and answer so far): the truth that tests compare with.
-TokenId sim_token(const SimModel& model, const SampleSpec& sampling, Position encoder_floor, Position decoder_floor, std::span<const TokenId> tokens);
+// What the device answers after `tokens` (prompt and answer so far): the truth that tests compare
+// with.
+TokenId sim_token(const SimModel& model,
+                  const SampleSpec& sampling,
+                  Position encoder_floor,
+                  Position decoder_floor,
+                  std::span<const TokenId> tokens);
 
 class SimBackend final : public Backend {
  public:
   SimBackend(const SimModel& model, const SimSize& size);
 
   const ModelShape& shape() const override { return shape_; }
+
   KvArena& arena() override { return arena_; }
+
   void reset_sequence(SequenceId id) override;
   void end_prefill(SequenceId id) override;
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
@@ -55,6 +63,7 @@ class SimBackend final : public Backend {
   };
 
   struct SimStep;
+
   struct Drawn {
     SequenceId sequence;
     TokenId token = -1;

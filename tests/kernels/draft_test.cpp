@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/expert_engine.h"
+#include "tests/kernels/golden.h"
 #include "tests/kernels/model_runner.h"
 
 namespace shoal::kernels {
@@ -36,7 +37,7 @@ std::vector<float> widen(const std::vector<Bf16>& values) {
 TEST_CASE("drafts, their logits and confidence equal the golden ones from recorded taps") {
   auto model = Model::load(std::string(SHOAL_GOLDEN_DIR) + "/model/tiny-random");
   REQUIRE(model.has_value());
-  const GoldenFile golden("ops/dspark");
+  const test::Golden golden("ops/dspark");
   ComputePool pool(1);
   for (const bool exact : {true, false}) {
     const auto ops = make_cpu_ops(pool, exact ? SumPrecision::kDouble : SumPrecision::kSingle);
@@ -53,14 +54,15 @@ TEST_CASE("drafts, their logits and confidence equal the golden ones from record
       CHECK(relative_l2(widen(main_x), widen(golden.bf16(p + "main_x"))) <= 5e-3F);
       auto rings = drafter.make_rings();
       drafter.commit(rings, main_x.data(), first, rows);
-      const DraftResult draft = drafter.draft(rings, first, n - 1, golden.ints(p + "anchor")[0]);
+      const DraftResult draft =
+          drafter.draft(rings, first, n - 1, static_cast<TokenId>(golden.ints(p + "anchor")[0]));
       // Way 1: nothing is left to order. Ordinary sums: three layers of quantisers in a row (golden
       // README).
       const float limit = exact ? 1e-6F : 0.03F;
       CHECK(relative_l2(draft.base_logits, golden.floats(p + "base_logits")) <= limit);
       CHECK(relative_l2(draft.logits, golden.floats(p + "logits")) <= limit);
       if (exact) {
-        CHECK(draft.tokens == golden.ints(p + "drafts"));
+        CHECK(draft.tokens == token_ids(golden.ints(p + "drafts")));
         CHECK(max_difference(draft.confidence, golden.floats(p + "confidence")) <= 1e-5F);
       }
     }

@@ -1,10 +1,9 @@
 // The launch queue over the sim device: order, priority, parking, refusal, stop.
 #include "kernels/launch_queue.h"
 
-#include <doctest/doctest.h>
-
 #include <chrono>
 #include <condition_variable>
+#include <doctest/doctest.h>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -17,7 +16,9 @@ using namespace shoal::kernels;
 
 namespace {
 
-Instant clock_now() { return std::chrono::steady_clock::now(); }
+Instant clock_now() {
+  return std::chrono::steady_clock::now();
+}
 
 // Names of finished steps in order, and a wait with a deadline.
 class Record {
@@ -27,9 +28,11 @@ class Record {
     names_.push_back(name);
     changed_.notify_all();
   }
+
   std::vector<std::string> wait_for(std::size_t count) {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return names_.size() >= count; }));
+    REQUIRE(
+        changed_.wait_for(lock, std::chrono::seconds(20), [&] { return names_.size() >= count; }));
     return names_;
   }
 
@@ -39,7 +42,8 @@ class Record {
   std::vector<std::string> names_;
 };
 
-Launch one_row(Queue queue, std::uint32_t sequence, Position first, Record& record, const std::string& name) {
+Launch one_row(
+    Queue queue, std::uint32_t sequence, Position first, Record& record, const std::string& name) {
   Launch launch;
   launch.plan.queue = queue;
   RowRun run;
@@ -51,7 +55,9 @@ Launch one_row(Queue queue, std::uint32_t sequence, Position first, Record& reco
   if (first == 0) {
     launch.fresh = {SequenceId{sequence}};
   }
-  launch.done = [&record, name](CompletedStep step) { record.add(step.result ? name : name + " refused"); };
+  launch.done = [&record, name](CompletedStep step) {
+    record.add(step.result ? name : name + " refused");
+  };
   return launch;
 }
 
@@ -147,7 +153,7 @@ TEST_CASE("the sim device shows a wrong history and a foreign block") {
   };
   CHECK(run_one(0, 0, 0).has_value());
   CHECK(run_one(1, 0, 1).has_value());
-  CHECK(run_one(1, 0, 1).error().code == Code::kInvalid);   // position 0 was written
+  CHECK(run_one(1, 0, 1).error().code == Code::kInvalid);  // position 0 was written
   CHECK(run_one(0, 1, 0).has_value());
-  CHECK(run_one(1, 1, 0).error().code == Code::kCorrupt);   // sequence 0's block
+  CHECK(run_one(1, 1, 0).error().code == Code::kCorrupt);  // sequence 0's block
 }

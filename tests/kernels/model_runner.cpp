@@ -2,56 +2,12 @@
 #include "tests/kernels/model_runner.h"
 
 #include <cmath>
-#include <cstring>
 #include <doctest/doctest.h>
 #include <random>
 
 namespace shoal::kernels {
 
-namespace {
-
-template <class T>
-std::vector<T> copy_bytes(const Tensor& tensor) {
-  std::vector<T> out(tensor.bytes.size() / sizeof(T));
-  std::memcpy(out.data(), tensor.bytes.data(), out.size() * sizeof(T));
-  return out;
-}
-
-SafetensorsFile open_golden(const std::string& name) {
-  auto file =
-      SafetensorsFile::open(std::string(SHOAL_GOLDEN_DIR) + "/model/" + name + ".safetensors");
-  REQUIRE_MESSAGE(file.has_value(), file.error().message);
-  return std::move(*file);
-}
-
-}  // namespace
-
-GoldenFile::GoldenFile(const std::string& name) : file_(open_golden(name)) {}
-
-const Tensor& GoldenFile::tensor(const std::string& name, Dtype dtype) const {
-  const Tensor* found = file_.find(name);
-  REQUIRE_MESSAGE(found != nullptr, name);
-  REQUIRE(found->dtype == dtype);
-  return *found;
-}
-
-std::vector<float> GoldenFile::floats(const std::string& name) const {
-  return copy_bytes<float>(tensor(name, Dtype::kF32));
-}
-
-std::vector<Bf16> GoldenFile::bf16(const std::string& name) const {
-  return copy_bytes<Bf16>(tensor(name, Dtype::kBf16));
-}
-
-std::vector<std::int32_t> GoldenFile::ints(const std::string& name) const {
-  return copy_bytes<std::int32_t>(tensor(name, Dtype::kI32));
-}
-
-std::vector<std::uint8_t> GoldenFile::bytes(const std::string& name) const {
-  return copy_bytes<std::uint8_t>(tensor(name, Dtype::kU8));
-}
-
-ModelRunner::ModelRunner(const std::string& directory, int threads, Sums sums) {
+ModelRunner::ModelRunner(const std::string& directory, int threads, SumPrecision sums) {
   DeviceConfig config;
   config.model = directory;
   config.threads = threads;
@@ -141,7 +97,11 @@ void ModelRunner::truncate(RunningSequence& sequence, Position length) {
   sequence.tokens.resize(static_cast<std::size_t>(length));
 }
 
-std::vector<TokenId> prefix(const std::vector<std::int32_t>& tokens, std::int64_t count) {
+std::vector<TokenId> token_ids(const std::vector<std::int64_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<TokenId> prefix(const std::vector<TokenId>& tokens, std::int64_t count) {
   return std::vector<TokenId>(tokens.begin(), tokens.begin() + count);
 }
 

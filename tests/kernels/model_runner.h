@@ -6,25 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/model/safetensors.h"
 #include "kernels/registry.h"
 
 namespace shoal::kernels {
-
-// A fixture file of golden data; a missing tensor fails the test.
-class GoldenFile {
- public:
-  explicit GoldenFile(const std::string& name);
-
-  std::vector<float> floats(const std::string& name) const;  // F32
-  std::vector<Bf16> bf16(const std::string& name) const;
-  std::vector<std::int32_t> ints(const std::string& name) const;
-  std::vector<std::uint8_t> bytes(const std::string& name) const;
-
- private:
-  const Tensor& tensor(const std::string& name, Dtype dtype) const;
-  SafetensorsFile file_;
-};
 
 struct RunningSequence {
   SequenceId id;
@@ -38,7 +22,9 @@ struct RunningSequence {
 
 class ModelRunner {
  public:
-  explicit ModelRunner(const std::string& directory, int threads = 1, Sums sums = Sums::kSingle);
+  explicit ModelRunner(const std::string& directory,
+                       int threads = 1,
+                       SumPrecision sums = SumPrecision::kSingle);
 
   Backend& backend() { return device_->backend(); }
 
@@ -67,7 +53,9 @@ class ModelRunner {
   std::unique_ptr<Device> device_;
 };
 
-std::vector<TokenId> prefix(const std::vector<std::int32_t>& tokens, std::int64_t count);
+// Golden ids as token ids: all of them, or the first `count`.
+std::vector<TokenId> token_ids(const std::vector<std::int64_t>& ids);
+std::vector<TokenId> prefix(const std::vector<TokenId>& tokens, std::int64_t count);
 std::vector<TokenId> random_tokens(std::uint64_t seed,
                                    std::int64_t count,
                                    TokenId from,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <doctest/doctest.h>
 
+#include "tests/kernels/golden.h"
 #include "tests/kernels/model_runner.h"
 
 namespace shoal::kernels {
@@ -28,19 +29,19 @@ TokenId argmax(const std::vector<float>& row) {
 }  // namespace
 
 TEST_CASE("a full pass gives the golden logits of every row") {
-  const GoldenFile golden("forward");
-  ModelRunner runner(kTiny, 1, Sums::kDouble);
+  const test::Golden golden("forward");
+  ModelRunner runner(kTiny, 1, SumPrecision::kDouble);
   for (const std::string name : {"random", "text"}) {
-    const auto tokens = golden.ints(name + ".tokens");
+    const std::vector<TokenId> tokens = token_ids(golden.ints(name + ".tokens"));
     RunningSequence sequence = runner.open(static_cast<std::int64_t>(tokens.size()));
     CHECK(max_difference(runner.full(sequence, tokens), golden.floats(name + ".logits")) <= kLimit);
   }
 }
 
 TEST_CASE("split prefill and the decode steps after it give the golden logits") {
-  const GoldenFile golden("split_prefill");
-  const auto tokens = GoldenFile("forward").ints("random.tokens");
-  ModelRunner runner(kTiny, 1, Sums::kDouble);
+  const test::Golden golden("split_prefill");
+  const std::vector<TokenId> tokens = token_ids(test::Golden("forward").ints("random.tokens"));
+  ModelRunner runner(kTiny, 1, SumPrecision::kDouble);
   for (const int n : {15, 16, 17, 33, 64, 150}) {
     CAPTURE(n);
     const std::string p = "n" + std::to_string(n) + ".";
@@ -49,7 +50,7 @@ TEST_CASE("split prefill and the decode steps after it give the golden logits") 
     CHECK(kept.first_logits == golden.ints(p + "first_row")[0]);
     CHECK(max_difference(kept.logits, golden.floats(p + "logits")) <= kLimit);
     std::vector<float> next;
-    for (const TokenId token : golden.ints(p + "next_tokens")) {
+    for (const TokenId token : token_ids(golden.ints(p + "next_tokens"))) {
       const std::vector<float> row = runner.full(sequence, {token});
       next.insert(next.end(), row.begin(), row.end());
     }
@@ -60,9 +61,9 @@ TEST_CASE("split prefill and the decode steps after it give the golden logits") 
 }
 
 TEST_CASE("replay behind a prefix hit gives the golden logits and leaves cached KV alone") {
-  const GoldenFile golden("replay");
-  const auto tokens = GoldenFile("forward").ints("random.tokens");
-  ModelRunner runner(kTiny, 1, Sums::kDouble);
+  const test::Golden golden("replay");
+  const std::vector<TokenId> tokens = token_ids(test::Golden("forward").ints("random.tokens"));
+  ModelRunner runner(kTiny, 1, SumPrecision::kDouble);
   KvArena& arena = runner.backend().arena();
   const int cases[][2] = {{32, 1}, {32, 15}, {32, 40}, {48, 1}, {48, 16}, {96, 40}};
   for (const auto& [hit, suffix] : cases) {
@@ -86,9 +87,9 @@ TEST_CASE("replay behind a prefix hit gives the golden logits and leaves cached 
 }
 
 TEST_CASE("an image span uses its features, its routing bias and no Engram") {
-  const GoldenFile golden("image");
-  ModelRunner runner(kTiny, 1, Sums::kDouble);
-  const auto tokens = golden.ints("tokens");
+  const test::Golden golden("image");
+  ModelRunner runner(kTiny, 1, SumPrecision::kDouble);
+  const std::vector<TokenId> tokens = token_ids(golden.ints("tokens"));
   RunningSequence sequence = runner.open(static_cast<std::int64_t>(tokens.size()));
   RowRun run = runner.full_run(sequence, tokens);
   run.image = golden.bytes("image");
@@ -97,12 +98,12 @@ TEST_CASE("an image span uses its features, its routing bias and no Engram") {
 }
 
 TEST_CASE("verify rows and the row after a roll-back give the golden logits") {
-  const GoldenFile golden("speculation");
-  const auto tokens = GoldenFile("forward").ints("random.tokens");
-  ModelRunner runner(kTiny, 1, Sums::kDouble);
+  const test::Golden golden("speculation");
+  const std::vector<TokenId> tokens = token_ids(test::Golden("forward").ints("random.tokens"));
+  ModelRunner runner(kTiny, 1, SumPrecision::kDouble);
   for (const int n : {33, 34}) {
     const std::string run = "n" + std::to_string(n) + ".";
-    const auto truth = golden.ints(run + "greedy");
+    const std::vector<TokenId> truth = token_ids(golden.ints(run + "greedy"));
     for (int accepted = 0; accepted <= 5; ++accepted) {
       CAPTURE(n);
       CAPTURE(accepted);
@@ -110,12 +111,12 @@ TEST_CASE("verify rows and the row after a roll-back give the golden logits") {
       RunningSequence sequence = runner.open(64);
       const std::vector<float> prompt = runner.full(sequence, prefix(tokens, n));
       CHECK(argmax(slice(prompt, n - 1, 1, runner.vocab())) == truth[0]);
-      std::vector<TokenId> rows = golden.ints(p + "drafts");
+      std::vector<TokenId> rows = token_ids(golden.ints(p + "drafts"));
       rows.insert(rows.begin(), truth[0]);
       CHECK(max_difference(runner.full(sequence, rows), golden.floats(p + "verify_logits")) <=
             kLimit);
       runner.truncate(sequence, n + 1 + accepted);
-      CHECK(max_difference(runner.full(sequence, golden.ints(p + "next")),
+      CHECK(max_difference(runner.full(sequence, token_ids(golden.ints(p + "next"))),
                            golden.floats(p + "after_logits")) <= kLimit);
       runner.backend().arena().give_sequence(sequence.id);
       runner.backend().arena().give_blocks(sequence.blocks);
