@@ -1,16 +1,19 @@
-// The only seam to CAF (0.17.6): typed interfaces, sending, timers, monitors, and the actor system as a port.
+// The only seam to CAF (0.17.6): typed interfaces, sending, timers, monitors, and the actor system
+// as a port.
 //
-// Rules that hold through it: no untyped sends, no requests without a finite timeout, no detached actors, no time but the clock
-// port. Messages are plain structs of interfaces.h; nothing of CAF's own serialisation is used.
+// Rules that hold through it: no untyped sends, no requests without a finite timeout, no detached
+// actors, no time but the clock port. Messages are plain structs of interfaces.h; nothing of CAF's
+// own serialisation is used.
 #pragma once
 
-#include <caf/all.hpp>
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include <caf/all.hpp>
 
 #include "schemas/units.h"
 
@@ -20,6 +23,7 @@ namespace seam {
 
 template <class Signature>
 struct OneWay;
+
 template <class... Args>
 struct OneWay<void(Args...)> {
   using type = typename caf::replies_to<Args...>::template with<void>;
@@ -27,12 +31,13 @@ struct OneWay<void(Args...)> {
 
 }  // namespace seam
 
-// A typed actor whose messages are all one-way: Interface<void(Submit), void(CloseRequest)>. Answers are messages of their own, so
-// no caller ever waits for a part that is gone.
+// A typed actor whose messages are all one-way: Interface<void(Submit), void(CloseRequest)>.
+// Answers are messages of their own, so no caller ever waits for a part that is gone.
 template <class... Signatures>
 using Interface = caf::typed_actor<typename seam::OneWay<Signatures>::type...>;
 
-// From an actor or any thread; no reply can come back. A handle that was never set (a part not wired yet) drops the message.
+// From an actor or any thread; no reply can come back. A handle that was never set (a part not
+// wired yet) drops the message.
 template <class Actor, class Message>
 void notify(const Actor& actor, Message&& message) {
   if (actor) {
@@ -42,7 +47,9 @@ void notify(const Actor& actor, Message&& message) {
 
 template <class Self, class Message>
 void send_after(Self* self, Nanos delay, Message&& message) {
-  self->delayed_send(self, std::chrono::duration_cast<std::chrono::nanoseconds>(delay), std::forward<Message>(message));
+  self->delayed_send(self,
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(delay),
+                     std::forward<Message>(message));
 }
 
 // Ends an actor; its state and what waits in its mailbox are destroyed.
@@ -53,7 +60,8 @@ void end_actor(const Actor& actor) {
   }
 }
 
-// Calls back once per monitored actor that ended, on the monitoring actor. Part of that actor's state.
+// Calls back once per monitored actor that ended, on the monitoring actor. Part of that actor's
+// state.
 template <class Tag>
 class Monitors {
  public:
@@ -90,7 +98,8 @@ class Monitors {
   std::map<caf::actor_addr, Tag> watched_;
 };
 
-// The actor system as a port: threads in production, CAF's virtual-time scheduler in tests and simulation.
+// The actor system as a port: threads in production, CAF's virtual-time scheduler in tests and
+// simulation.
 class ActorRuntime {
  public:
   virtual ~ActorRuntime() = default;

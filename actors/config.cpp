@@ -1,11 +1,6 @@
-// Everything about options follows from the descriptors of schemas/config.proto: names, defaults, ranges, help.
+// Everything about options follows from the descriptors of schemas/config.proto: names, defaults,
+// ranges, help.
 #include "actors/config.h"
-
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl.h>
-#include <google/protobuf/message.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -17,6 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
 #include "schemas/check.h"
 
 namespace shoal {
@@ -27,12 +28,17 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
-const config::OptionRule& rule_of(const FieldDescriptor& field) { return field.options().GetExtension(config::rule); }
+const config::OptionRule& rule_of(const FieldDescriptor& field) {
+  return field.options().GetExtension(config::rule);
+}
 
-bool is_section(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
+bool is_section(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+}
 
 // Calls visit(dotted name, message that holds the field, field) for every option, in file order.
 using Visit = std::function<void(const std::string&, const Message&, const FieldDescriptor&)>;
+
 void for_each_option(const Message& message, const std::string& prefix, const Visit& visit) {
   const Descriptor& type = *message.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
@@ -48,7 +54,10 @@ void for_each_option(const Message& message, const std::string& prefix, const Vi
 
 std::vector<std::string> option_names() {
   std::vector<std::string> names;
-  for_each_option(Config(), "", [&names](const std::string& name, const Message&, const FieldDescriptor&) { names.push_back(name); });
+  for_each_option(
+      Config(), "", [&names](const std::string& name, const Message&, const FieldDescriptor&) {
+        names.push_back(name);
+      });
   return names;
 }
 
@@ -79,7 +88,8 @@ std::optional<Place> find_option(std::string_view name, Config& config) {
   Message* message = &config;
   while (true) {
     const auto dot = name.find('.');
-    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
+    const FieldDescriptor* field =
+        message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
     if (field == nullptr || is_section(*field) != (dot != std::string_view::npos)) {
       return std::nullopt;
     }
@@ -95,7 +105,8 @@ template <class Integer>
 std::optional<Integer> parse_integer(std::string_view text) {
   Integer value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
 }
 
 // False: the text is not of the option's type.
@@ -121,22 +132,32 @@ bool set_value(const Place& place, std::string_view value) {
         return true;
       }
       return false;
-    default: CHECK(false); return false;  // schemas/config.proto has no other types
+    default:
+      CHECK(false);
+      return false;  // schemas/config.proto has no other types
   }
 }
 
-Result<void> check_number(const std::string& name, std::int64_t value, const config::OptionRule& rule) {
+Result<void> check_number(const std::string& name,
+                          std::int64_t value,
+                          const config::OptionRule& rule) {
   const auto number = static_cast<double>(value);
   if ((rule.has_min() && number < rule.min()) || (rule.has_max() && number > rule.max())) {
     std::ostringstream range;
-    range << static_cast<std::int64_t>(rule.min()) << " .. " << static_cast<std::int64_t>(rule.max());
-    return fail(Code::kMisconfigured, name + ": " + std::to_string(value) + " is out of range, allowed is " + range.str());
+    range << static_cast<std::int64_t>(rule.min()) << " .. "
+          << static_cast<std::int64_t>(rule.max());
+    return fail(
+        Code::kMisconfigured,
+        name + ": " + std::to_string(value) + " is out of range, allowed is " + range.str());
   }
   return {};
 }
 
-Result<void> check_choice(const std::string& name, const std::string& value, const config::OptionRule& rule) {
-  if (rule.one_of_size() == 0 || std::find(rule.one_of().begin(), rule.one_of().end(), value) != rule.one_of().end()) {
+Result<void> check_choice(const std::string& name,
+                          const std::string& value,
+                          const config::OptionRule& rule) {
+  if (rule.one_of_size() == 0 ||
+      std::find(rule.one_of().begin(), rule.one_of().end(), value) != rule.one_of().end()) {
     return {};
   }
   std::string allowed;
@@ -146,15 +167,20 @@ Result<void> check_choice(const std::string& name, const std::string& value, con
   return fail(Code::kMisconfigured, name + ": \"" + value + "\" is not one of " + allowed);
 }
 
-Result<void> check_option(const std::string& name, const Message& message, const FieldDescriptor& field) {
+Result<void> check_option(const std::string& name,
+                          const Message& message,
+                          const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();
   if (field.is_repeated()) {
     return {};
   }
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: return check_number(name, reflection.GetInt32(message, &field), rule_of(field));
-    case FieldDescriptor::CPPTYPE_INT64: return check_number(name, reflection.GetInt64(message, &field), rule_of(field));
-    default: return check_choice(name, reflection.GetString(message, &field), rule_of(field));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return check_number(name, reflection.GetInt32(message, &field), rule_of(field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return check_number(name, reflection.GetInt64(message, &field), rule_of(field));
+    default:
+      return check_choice(name, reflection.GetString(message, &field), rule_of(field));
   }
 }
 
@@ -165,9 +191,11 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
 
   void AddError(int line, int column, const std::string& message) override {
     if (text_.empty()) {
-      text_ = file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message + hint(message);
+      text_ = file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " +
+              message + hint(message);
     }
   }
+
   void AddWarning(int, int, const std::string&) override {}
 
   const std::string& text() const { return text_; }
@@ -183,7 +211,8 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
       return "";
     }
     const auto type_begin = type_at + type_mark.size();
-    const Descriptor* type = Config::descriptor()->file()->pool()->FindMessageTypeByName(message.substr(type_begin, name_at - type_begin));
+    const Descriptor* type = Config::descriptor()->file()->pool()->FindMessageTypeByName(
+        message.substr(type_begin, name_at - type_begin));
     const auto name_begin = name_at + name_mark.size();
     const std::string name = message.substr(name_begin, message.find('"', name_begin) - name_begin);
     std::vector<std::string> known;
@@ -202,7 +231,8 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources) {
   std::ifstream stream(file);
   if (!stream) {
-    return fail(Code::kMisconfigured, file.string() + ": cannot be read; check the path and its permissions");
+    return fail(Code::kMisconfigured,
+                file.string() + ": cannot be read; check the path and its permissions");
   }
   FirstError error(file.string());
   TextFormat::Parser parser;
@@ -212,25 +242,35 @@ Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& 
   if (!parser.Parse(&input, &read)) {
     return fail(Code::kMisconfigured, error.text());
   }
-  for_each_option(read, "", [&](const std::string& name, const Message& message, const FieldDescriptor& field) {
-    const auto& reflection = *message.GetReflection();
-    const bool given = field.is_repeated() ? reflection.FieldSize(message, &field) > 0 : reflection.HasField(message, &field);
-    if (given) {
-      sources.origin[name] = file.string();
-    }
-  });
+  for_each_option(
+      read,
+      "",
+      [&sources, &file](
+          const std::string& name, const Message& message, const FieldDescriptor& field) {
+        const auto& reflection = *message.GetReflection();
+        const bool given = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                               : reflection.HasField(message, &field);
+        if (given) {
+          sources.origin[name] = file.string();
+        }
+      });
   sources.config.MergeFrom(read);
   return {};
 }
 
-Result<void> set_option(std::string_view name, std::string_view value, std::string_view origin, ConfigSources& sources) {
+Result<void> set_option(std::string_view name,
+                        std::string_view value,
+                        std::string_view origin,
+                        ConfigSources& sources) {
   const auto place = find_option(name, sources.config);
   if (!place) {
-    return fail(Code::kMisconfigured, std::string(origin) + ": there is no option \"" + std::string(name) + "\", did you mean \"" +
-                                          nearest_name(name, option_names()) + "\"?");
+    return fail(Code::kMisconfigured,
+                std::string(origin) + ": there is no option \"" + std::string(name) +
+                    "\", did you mean \"" + nearest_name(name, option_names()) + "\"?");
   }
   if (!set_value(*place, value)) {
-    return fail(Code::kMisconfigured, std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number");
+    return fail(Code::kMisconfigured,
+                std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number");
   }
   sources.origin[std::string(name)] = origin;
   return {};
@@ -238,11 +278,14 @@ Result<void> set_option(std::string_view name, std::string_view value, std::stri
 
 Result<void> validate(const Config& config) {
   Result<void> verdict;
-  for_each_option(config, "", [&verdict](const std::string& name, const Message& message, const FieldDescriptor& field) {
-    if (verdict) {
-      verdict = check_option(name, message, field);
-    }
-  });
+  for_each_option(
+      config,
+      "",
+      [&verdict](const std::string& name, const Message& message, const FieldDescriptor& field) {
+        if (verdict) {
+          verdict = check_option(name, message, field);
+        }
+      });
   TRY_VOID(verdict);
   const auto& prefill = config.prefill();
   if (prefill.short_ms() >= prefill.medium_ms() || prefill.medium_ms() >= prefill.long_ms()) {
@@ -253,31 +296,43 @@ Result<void> validate(const Config& config) {
 
 std::string describe_config(const ConfigSources& sources) {
   std::string text;
-  for_each_option(sources.config, "", [&](const std::string& name, const Message& message, const FieldDescriptor& field) {
-    const auto origin = sources.origin.find(name);
-    const bool secret = name == "http.api_key";
-    const std::string value = secret ? std::to_string(message.GetReflection()->FieldSize(message, &field)) + " keys" : option_text(message, field);
-    text += name + " = " + value + "  (" + (origin == sources.origin.end() ? "default" : origin->second) + ")\n";
-  });
+  for_each_option(
+      sources.config,
+      "",
+      [&sources, &text](
+          const std::string& name, const Message& message, const FieldDescriptor& field) {
+        const auto origin = sources.origin.find(name);
+        const bool secret = name == "http.api_key";
+        const std::string value =
+            secret ? std::to_string(message.GetReflection()->FieldSize(message, &field)) + " keys"
+                   : option_text(message, field);
+        text += name + " = " + value + "  (" +
+                (origin == sources.origin.end() ? "default" : origin->second) + ")\n";
+      });
   return text;
 }
 
 std::string default_config_file() {
-  std::string text = "# Every option of a node with its default. A file needs only the lines it changes: shoal serve --config FILE.\n";
-  const std::function<void(const Message&, const std::string&)> write = [&](const Message& message, const std::string& indent) {
-    const Descriptor& type = *message.GetDescriptor();
-    for (int i = 0; i < type.field_count(); ++i) {
-      const FieldDescriptor& field = *type.field(i);
-      if (is_section(field)) {
-        text += indent + field.name() + " {\n";
-        write(message.GetReflection()->GetMessage(message, &field), indent + "  ");
-        text += indent + "}\n";
-        continue;
-      }
-      text += indent + "# " + rule_of(field).help() + "\n";
-      text += field.is_repeated() ? indent + "# " + field.name() + ": \"...\"\n" : indent + field.name() + ": " + value_text(message, field, -1) + "\n";
-    }
-  };
+  std::string text =
+      "# Every option of a node with its default. A file needs only the lines it changes: shoal "
+      "serve --config FILE.\n";
+  const std::function<void(const Message&, const std::string&)> write =
+      [&text, &write](const Message& message, const std::string& indent) {
+        const Descriptor& type = *message.GetDescriptor();
+        for (int i = 0; i < type.field_count(); ++i) {
+          const FieldDescriptor& field = *type.field(i);
+          if (is_section(field)) {
+            text += indent + field.name() + " {\n";
+            write(message.GetReflection()->GetMessage(message, &field), indent + "  ");
+            text += indent + "}\n";
+            continue;
+          }
+          text += indent + "# " + rule_of(field).help() + "\n";
+          text += field.is_repeated()
+                      ? indent + "# " + field.name() + ": \"...\"\n"
+                      : indent + field.name() + ": " + value_text(message, field, -1) + "\n";
+        }
+      };
   write(Config(), "");
   return text;
 }
@@ -296,7 +351,10 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     }
     return row.back();
   };
-  return *std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
+  return *std::min_element(
+      known.begin(), known.end(), [&distance](const std::string& a, const std::string& b) {
+        return distance(a) < distance(b);
+      });
 }
 
 std::int64_t kv_blocks(const Config& config, std::int64_t block_bytes) {

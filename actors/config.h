@@ -1,5 +1,5 @@
-// The node's options: declared once in schemas/config.proto with default, range and meaning; read from a text file and flags; every
-// value remembers where it came from.
+// The node's options: declared once in schemas/config.proto with default, range and meaning; read
+// from a text file and flags; every value remembers where it came from.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,18 @@ using Config = config::Config;
 
 struct ConfigSources {
   Config config;
-  std::map<std::string, std::string> origin;  // option name ("http.port") to file or flag; absent: default
+  std::map<std::string, std::string>
+      origin;  // option name ("http.port") to file or flag; absent: default
 };
 
 // Text-format file. kMisconfigured names file, line, the unknown name and the nearest known one.
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources);
-// One option by its dotted name; a repeated one is added to. `origin` says who asks, for messages and for `shoal config`.
-Result<void> set_option(std::string_view name, std::string_view value, std::string_view origin, ConfigSources& sources);
+// One option by its dotted name; a repeated one is added to. `origin` says who asks, for messages
+// and for `shoal config`.
+Result<void> set_option(std::string_view name,
+                        std::string_view value,
+                        std::string_view origin,
+                        ConfigSources& sources);
 
 // Ranges and choices. kMisconfigured names the option, its value and what is allowed.
 Result<void> validate(const Config& config);

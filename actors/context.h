@@ -1,4 +1,5 @@
-// What all actors of a node share: options, ports, the model's shape, counters, and the two boards that other threads read.
+// What all actors of a node share: options, ports, the model's shape, counters, and the two boards
+// that other threads read.
 #pragma once
 
 #include <atomic>
@@ -32,12 +33,12 @@ struct NodeOptions {
   CostCoefficients decode_cost;
   PrefillBounds prefill_bounds{};
   PrefillSchedule::Limits prefill_limits;
-  std::size_t prefill_queue = 0;       // per class
+  std::size_t prefill_queue = 0;  // per class
   std::int64_t prefill_group_queue = 0;
   std::int64_t decode_batch = 0;
   std::size_t decode_queue = 0;
-  Position context = 0;                // prompt plus answer
-  std::size_t ceiling = 0;             // open answers
+  Position context = 0;     // prompt plus answer
+  std::size_t ceiling = 0;  // open answers
   std::uint32_t attempts = 0;
   Nanos deadline{0};
   RequestLimits request_limits;
@@ -103,6 +104,7 @@ struct NodeContext {
   HealthBoard health;
   std::atomic<bool> serving{true};  // false once and for all when the supervisor gave up
 };
+
 using ContextPtr = std::shared_ptr<NodeContext>;
 
 // A part's place in the node: who it is, whom it knows, and what it finished.
@@ -112,7 +114,9 @@ struct PartSeat {
   WiringPtr wiring = std::make_shared<const Wiring>();
   std::uint64_t progress = 0;  // things finished; the supervisor looks whether it moves
 
-  void answer_ping(bool has_work) const { notify(wiring->supervisor, Heartbeat{part, progress, has_work}); }
+  void answer_ping(bool has_work) const {
+    notify(wiring->supervisor, Heartbeat{part, progress, has_work});
+  }
 };
 
 }  // namespace shoal

@@ -45,7 +45,10 @@ void DecodeBalancer::start(ContextPtr node, std::uint32_t part) {
 
 void DecodeBalancer::place(const PlaceDecode& message) {
   if (queue.size() >= seat.node->options.decode_queue) {
-    notify(seat.wiring->router, AttemptRefused{message.handover.key(), Error{Code::kNoCapacity, "too many answers wait for a place in decode"}, std::chrono::seconds(1)});
+    notify(seat.wiring->router,
+           AttemptRefused{message.handover.key(),
+                          Error{Code::kNoCapacity, "too many answers wait for a place in decode"},
+                          std::chrono::seconds(1)});
     return;
   }
   queue.push_back(message.handover);
@@ -54,7 +57,8 @@ void DecodeBalancer::place(const PlaceDecode& message) {
 
 // Behind the hand-over on the same path, in case it went to the group already.
 void DecodeBalancer::release(const ReleaseAttempt& message) {
-  std::erase_if(queue, [&](const Handover& waiting) { return waiting.key() == message.key; });
+  std::erase_if(queue,
+                [&message](const Handover& waiting) { return waiting.key() == message.key; });
   if (placed.erase(message.key) > 0) {
     notify(seat.wiring->decode_group, message);
   }
@@ -109,12 +113,17 @@ void DecodeBalancer::send(Handover handover, const DecodeChoice& choice) {
   const auto rank = static_cast<std::uint32_t>(choice.rank);
   placed[key] = {choice.rank, handover.position};
   ++seat.progress;
-  seat.node->log.event(LogLevel::kDebug, "decode.placed", {{"request", key.request}, {"rank", rank}, {"step_ns", choice.step}});
+  seat.node->log.event(LogLevel::kDebug,
+                       "decode.placed",
+                       {{"request", key.request}, {"rank", rank}, {"step_ns", choice.step}});
   notify(seat.wiring->router, DecodePlaced{key, rank});
   notify(seat.wiring->decode_group, JoinDecode{std::move(handover), rank});
 }
 
-DecodeBalancerActor::behavior_type decode_balancer(DecodeBalancerActor::stateful_pointer<DecodeBalancer> self, ContextPtr node, std::uint32_t part) {
+DecodeBalancerActor::behavior_type decode_balancer(
+    DecodeBalancerActor::stateful_pointer<DecodeBalancer> self,
+    ContextPtr node,
+    std::uint32_t part) {
   self->state.start(std::move(node), part);
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
@@ -127,7 +136,9 @@ DecodeBalancerActor::behavior_type decode_balancer(DecodeBalancerActor::stateful
 
 }  // namespace
 
-DecodeBalancerActor spawn_decode_balancer(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+DecodeBalancerActor spawn_decode_balancer(caf::actor_system& system,
+                                          ContextPtr node,
+                                          std::uint32_t part) {
   return system.spawn(decode_balancer, std::move(node), part);
 }
 

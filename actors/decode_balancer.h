@@ -1,4 +1,5 @@
-// The queue before decode: picks the rank of each answer (policy/decode_balancer) and holds it until a batch has a place.
+// The queue before decode: picks the rank of each answer (policy/decode_balancer) and holds it
+// until a batch has a place.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 
 namespace shoal {
 
-DecodeBalancerActor spawn_decode_balancer(caf::actor_system& system, ContextPtr node, std::uint32_t part);
+DecodeBalancerActor spawn_decode_balancer(caf::actor_system& system,
+                                          ContextPtr node,
+                                          std::uint32_t part);
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
-// Starts a step over all ranks when the last one is done, with whoever lives then: joining and leaving happen between steps.
+// Starts a step over all ranks when the last one is done, with whoever lives then: joining and
+// leaving happen between steps.
 #include "actors/decode_group.h"
 
 #include <algorithm>
@@ -60,7 +61,8 @@ void DecodeGroup::join(JoinDecode& message) {
   Rank& rank = ranks.at(message.rank);
   if (!rank.worker) {
     notify(seat.wiring->decode_balancer, DecodeLeft{{key}});
-    notify(seat.wiring->router, AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+    notify(seat.wiring->router,
+           AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
     return;
   }
   rank.live.insert(key);
@@ -80,7 +82,8 @@ bool DecodeGroup::running() const {
 }
 
 bool DecodeGroup::has_work() const {
-  return std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.live.empty(); });
+  return std::any_of(
+      ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.live.empty(); });
 }
 
 void DecodeGroup::run_step() {
@@ -124,7 +127,8 @@ void DecodeGroup::lose(std::uint32_t lost) {
   ++rank.epoch.value;
   const std::set<AttemptKey> live = std::exchange(rank.live, {});
   for (const AttemptKey& key : live) {
-    notify(seat.wiring->router, AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+    notify(seat.wiring->router,
+           AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
   }
   if (!live.empty()) {
     notify(seat.wiring->decode_balancer, DecodeLeft{{live.begin(), live.end()}});
@@ -132,10 +136,13 @@ void DecodeGroup::lose(std::uint32_t lost) {
   run_step();
 }
 
-DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<DecodeGroup> self, ContextPtr node, std::uint32_t part) {
+DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<DecodeGroup> self,
+                                             ContextPtr node,
+                                             std::uint32_t part) {
   DecodeGroup& state = self->state;
   state.start(std::move(node), part);
-  state.monitors.start(self, [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
+  state.monitors.start(self,
+                       [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
@@ -147,7 +154,9 @@ DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<
 
 }  // namespace
 
-DecodeGroupActor spawn_decode_group(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+DecodeGroupActor spawn_decode_group(caf::actor_system& system,
+                                    ContextPtr node,
+                                    std::uint32_t part) {
   return system.spawn(decode_group, std::move(node), part);
 }
 

@@ -1,4 +1,5 @@
-// Leader of a decode group: knows what lives on which rank and starts one step after the other for all of them.
+// Leader of a decode group: knows what lives on which rank and starts one step after the other for
+// all of them.
 #pragma once
 
 #include <cstdint>

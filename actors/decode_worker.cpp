@@ -27,12 +27,17 @@ struct DecodeWorker {
   std::optional<Running> running;
 
   void join(JoinDecode& message);
+
   void release(const ReleaseAttempt& message) { sequences.erase(message.key); }
+
   void step(const DecodeStep& message);
   void computed(const DecodeComputed& message);
 
   kernels::RowRun row_run(const Handover& sequence) const;
-  bool advance(Handover& sequence, const kernels::RunResult& result, ShardBatches& batches, std::vector<AnswerDone>& done);
+  bool advance(Handover& sequence,
+               const kernels::RunResult& result,
+               ShardBatches& batches,
+               std::vector<AnswerDone>& done);
   void lose_all(const Running& step, const Error& error);
 };
 
@@ -99,7 +104,8 @@ void DecodeWorker::computed(const DecodeComputed& message) {
   DecodeStepDone report{.epoch = step.epoch, .step = step.step, .rank = rank, .ended = {}};
   for (std::size_t i = 0; i < step.rows.size(); ++i) {
     const auto sequence = sequences.find(step.rows[i]);
-    if (sequence != sequences.end() && !advance(sequence->second, message.step.result->runs[i], batches, done)) {
+    if (sequence != sequences.end() &&
+        !advance(sequence->second, message.step.result->runs[i], batches, done)) {
       report.ended.push_back(step.rows[i]);
       sequences.erase(sequence);
     }
@@ -112,10 +118,14 @@ void DecodeWorker::computed(const DecodeComputed& message) {
 }
 
 // False: the answer is complete.
-bool DecodeWorker::advance(Handover& sequence, const kernels::RunResult& result, ShardBatches& batches, std::vector<AnswerDone>& done) {
+bool DecodeWorker::advance(Handover& sequence,
+                           const kernels::RunResult& result,
+                           ShardBatches& batches,
+                           std::vector<AnswerDone>& done) {
   const Placement& placement = *sequence.placement;
   if (result.token < 0) {
-    notify(seat.wiring->router, AttemptLost{placement.key(), Error{Code::kInternal, "the device drew no token"}});
+    notify(seat.wiring->router,
+           AttemptLost{placement.key(), Error{Code::kInternal, "the device drew no token"}});
     return false;
   }
   ++sequence.position;
@@ -138,7 +148,11 @@ void DecodeWorker::lose_all(const Running& step, const Error& error) {
   notify(seat.wiring->decode_group, DecodeStepDone{step.epoch, step.step, rank, step.rows});
 }
 
-DecodeWorkerActor::behavior_type decode_worker(DecodeWorkerActor::stateful_pointer<DecodeWorker> self, ContextPtr node, std::uint32_t part, std::uint32_t rank) {
+DecodeWorkerActor::behavior_type decode_worker(
+    DecodeWorkerActor::stateful_pointer<DecodeWorker> self,
+    ContextPtr node,
+    std::uint32_t part,
+    std::uint32_t rank) {
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.rank = rank;
   self->state.me = self;
@@ -154,7 +168,10 @@ DecodeWorkerActor::behavior_type decode_worker(DecodeWorkerActor::stateful_point
 
 }  // namespace
 
-DecodeWorkerActor spawn_decode_worker(caf::actor_system& system, ContextPtr node, std::uint32_t part, std::uint32_t rank) {
+DecodeWorkerActor spawn_decode_worker(caf::actor_system& system,
+                                      ContextPtr node,
+                                      std::uint32_t part,
+                                      std::uint32_t rank) {
   return system.spawn(decode_worker, std::move(node), part, rank);
 }
 

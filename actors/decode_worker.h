@@ -1,4 +1,5 @@
-// One decode rank: keeps the running sequences, launches a step of all of them, sends each step's tokens to the gateway.
+// One decode rank: keeps the running sequences, launches a step of all of them, sends each step's
+// tokens to the gateway.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 
 namespace shoal {
 
-DecodeWorkerActor spawn_decode_worker(caf::actor_system& system, ContextPtr node, std::uint32_t part, std::uint32_t rank);
+DecodeWorkerActor spawn_decode_worker(caf::actor_system& system,
+                                      ContextPtr node,
+                                      std::uint32_t part,
+                                      std::uint32_t rank);
 
 }  // namespace shoal

@@ -42,7 +42,12 @@ Gateway::~Gateway() {
     return;
   }
   for (const auto& [request, entry] : open) {
-    send_failure(entry.shard, {request, entry.attempt, Error{Code::kUnavailable, "the node is stopping: send the request again later"}, false, {}});
+    send_failure(entry.shard,
+                 {request,
+                  entry.attempt,
+                  Error{Code::kUnavailable, "the node is stopping: send the request again later"},
+                  false,
+                  {}});
   }
   open.clear();
   count();
@@ -59,14 +64,20 @@ void Gateway::submit(const Submit& message) {
   }
   if (open.size() >= seat.node->options.ceiling && !open.contains(submission.request)) {
     StreamFailure refusal = failure;
-    refusal.error = Error{Code::kNoCapacity, "the node has " + std::to_string(open.size()) + " open answers: come back later"};
+    refusal.error =
+        Error{Code::kNoCapacity,
+              "the node has " + std::to_string(open.size()) + " open answers: come back later"};
     refusal.retry_after = std::chrono::seconds(1);
     send_failure(submission.shard, std::move(refusal));
     return;
   }
   open[submission.request] = {submission.shard, submission.attempt};
   count();
-  seat.node->log.event(LogLevel::kDebug, "request.submitted", {{"request", submission.request}, {"attempt", submission.attempt}, {"shard", submission.shard}});
+  seat.node->log.event(LogLevel::kDebug,
+                       "request.submitted",
+                       {{"request", submission.request},
+                        {"attempt", submission.attempt},
+                        {"shard", submission.shard}});
   if (wired) {
     notify(seat.wiring->router, message);
   } else {
@@ -92,7 +103,8 @@ void Gateway::close(const CloseRequest& message) {
 void Gateway::deliver(TokenBatch& batch) {
   for (const TokenRun& run : batch.runs) {
     const auto entry = open.find(run.request);
-    if (run.finish != Finish::kNone && entry != open.end() && entry->second.attempt == run.attempt) {
+    if (run.finish != Finish::kNone && entry != open.end() &&
+        entry->second.attempt == run.attempt) {
       forget(entry);
     }
   }
@@ -122,7 +134,8 @@ void Gateway::rewire(const Rewire& message) {
     return;
   }
   for (const auto& [request, entry] : std::exchange(open, {})) {
-    send_failure(entry.shard, {request, entry.attempt, Error{Code::kPeerLost, "the router was lost"}, true, {}});
+    send_failure(entry.shard,
+                 {request, entry.attempt, Error{Code::kPeerLost, "the router was lost"}, true, {}});
   }
   count();
 }
@@ -144,7 +157,9 @@ void Gateway::count() {
   seat.node->metrics.gateway_open = static_cast<std::int64_t>(open.size());
 }
 
-GatewayActor::behavior_type gateway(GatewayActor::stateful_pointer<Gateway> self, ContextPtr node, std::uint32_t part) {
+GatewayActor::behavior_type gateway(GatewayActor::stateful_pointer<Gateway> self,
+                                    ContextPtr node,
+                                    std::uint32_t part) {
   self->state.seat = {.part = part, .node = std::move(node)};
   return {
       [self](const Rewire& m) { self->state.rewire(m); },

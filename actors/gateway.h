@@ -1,4 +1,5 @@
-// Between the HTTP shards and the router: knows which shard owns an answer, and tells it when its attempt died with the router.
+// Between the HTTP shards and the router: knows which shard owns an answer, and tells it when its
+// attempt died with the router.
 #pragma once
 
 #include <cstdint>

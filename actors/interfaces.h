@@ -1,5 +1,6 @@
-// Every message and every typed interface of the node. All messages are one-way; each comment says who sends it, and whether it may
-// leave the process ("wire": schemas/wire.proto has its encoding) or carries pointers into this one ("local").
+// Every message and every typed interface of the node. All messages are one-way; each comment says
+// who sends it, and whether it may leave the process ("wire": schemas/wire.proto has its encoding)
+// or carries pointers into this one ("local").
 #pragma once
 
 #include <array>
@@ -48,6 +49,7 @@ struct Placement {
 
   AttemptKey key() const { return {submission->request, submission->attempt}; }
 };
+
 using PlacementPtr = std::shared_ptr<const Placement>;
 
 // A sequence between prefill and decode: a descriptor, never the KV itself.
@@ -55,134 +57,133 @@ struct Handover {
   PlacementPtr placement;
   KvLeasePtr kv;
   std::uint32_t device = 0;
-  Position position = 0;      // of `token`, which is sent to the client but not computed yet
+  Position position = 0;  // of `token`, which is sent to the client but not computed yet
   TokenId token = 0;
   std::int64_t answered = 0;  // tokens of the answer so far, `token` included
 
   AttemptKey key() const { return placement->key(); }
 };
 
-// ---- all parts -------------------------------------------------------------------------------------------------------------------
+// clang-format off
 
-struct Rewire { WiringPtr wiring; };                       // local: supervisor, at start and whenever a part was replaced
-struct Ping {};                                            // wire: supervisor; answered by Heartbeat
-struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; };  // wire: every part
-struct Tick {};                                            // local: an actor to itself
-struct EndPart { std::string part; };                      // wire: an operator's drill or a test to the supervisor
+// All parts.
+struct Rewire { WiringPtr wiring; };  // local: supervisor, at start and whenever a part was replaced
+struct Ping {};                       // wire: supervisor; answered by Heartbeat
+struct Tick {};                       // local: an actor to itself
+struct EndPart { std::string part; };  // wire: an operator's drill or a test, to the supervisor
+// wire: every part to the supervisor
+struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; };
 
-// ---- streams ---------------------------------------------------------------------------------------------------------------------
+// Streams: front door to gateway to router, and back.
+struct Submit { SubmissionPtr submission; };              // wire: covered by the attempt
+struct StopStream { AttemptKey key; Position end = 0; };  // wire: sent again with the next stray batch
+struct CloseRequest { RequestId request; };               // wire: covered by the deadline
+// wire: workers to gateway, one per shard and step; covered by the attempt
+struct TokenBatch { std::uint32_t shard = 0; std::vector<TokenRun> runs; };
+// wire: router to gateway; covered by the deadline
+struct AttemptFailed { std::uint32_t shard = 0; StreamFailure failure; };
 
-struct Submit { SubmissionPtr submission; };               // wire: front door to gateway to router; covered by the attempt
-struct StopStream { AttemptKey key; Position end = 0; };   // wire: the same way; sent again with the next stray batch
-struct CloseRequest { RequestId request; };                // wire: the same way; covered by the deadline
-struct TokenBatch { std::uint32_t shard = 0; std::vector<TokenRun> runs; };            // wire: workers to gateway, one per shard and step; covered by the attempt
-struct AttemptFailed { std::uint32_t shard = 0; StreamFailure failure; };              // wire: router to gateway; covered by the deadline
+// The ledger: what parts tell the router.
+struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
+struct PrefillDone { Handover handover; };                          // local: prefill worker
+struct DecodePlaced { AttemptKey key; std::uint32_t rank = 0; };    // wire: decode balancer
+struct DecodeJoined { AttemptKey key; std::uint32_t rank = 0; };    // wire: decode worker
+struct AttemptLost { AttemptKey key; Error error; };                // wire: any part; the stream tries again
+// wire: a worker
+struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };
+// wire: balancers
+struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; };
+// wire: router down a path: everything held for the attempt is freed
+struct ReleaseAttempt { AttemptKey key; };
 
-// ---- the ledger ------------------------------------------------------------------------------------------------------------------
-
-struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };                     // wire: prefill group to router
-struct PrefillDone { Handover handover; };                                             // local: prefill worker to router
-struct DecodePlaced { AttemptKey key; std::uint32_t rank = 0; };                       // wire: decode balancer to router
-struct DecodeJoined { AttemptKey key; std::uint32_t rank = 0; };                       // wire: decode worker to router
-struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };  // wire: worker to router
-struct AttemptLost { AttemptKey key; Error error; };                                   // wire: any part to router; the stream tries again
-struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; };       // wire: balancers to router
-struct ReleaseAttempt { AttemptKey key; };                 // wire: router down a path: everything held for the attempt is freed
-
-// ---- prefill ---------------------------------------------------------------------------------------------------------------------
-
-struct PlacePrefill { PlacementPtr placement; };           // local (later wire): router to balancer to group
-struct PrefillLoad { PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; };  // wire: group to balancers, after every change
-struct KvReleased {};                                      // local: a lease to the group that took it
+// Prefill.
+struct PlacePrefill { PlacementPtr placement; };  // local (later wire): router to balancer to group
+struct KvReleased {};                             // local: a lease to the group that took it
+// wire: group to balancers, after every change
+struct PrefillLoad { PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; };
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
-struct PrefillComputed { kernels::CompletedStep step; };   // local: launch thread to worker
-struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; };         // wire: worker to group
+struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
+// wire: worker to group
+struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; };
 
-// ---- decode ----------------------------------------------------------------------------------------------------------------------
+// Decode.
+struct PlaceDecode { Handover handover; };                         // local: router to balancer
+struct JoinDecode { Handover handover; std::uint32_t rank = 0; };  // local: balancer to group to worker
+struct DecodeLeft { std::vector<AttemptKey> keys; };               // wire: group to balancer: places are free again
+struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };  // local: group to worker
+struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker
+// wire: worker to group
+struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; };
 
-struct PlaceDecode { Handover handover; };                 // local: router to balancer
-struct JoinDecode { Handover handover; std::uint32_t rank = 0; };                      // local: balancer to group to worker
-struct DecodeLeft { std::vector<AttemptKey> keys; };       // wire: group to balancer: places are free again
-struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };       // local: group to worker
-struct DecodeComputed { kernels::CompletedStep step; };    // local: launch thread to worker
-struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; };           // wire: worker to group
+// clang-format on
 
-// ---- interfaces ------------------------------------------------------------------------------------------------------------------
+// Interfaces: every message is one-way.
 
-using GatewayActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(Submit),          // a new answer or a later attempt of one
-    void(StopStream),      // a stream is complete, or a stray batch named a dead attempt
-    void(CloseRequest),    // a client left
-    void(TokenBatch),      // to the shard's inbox
-    void(AttemptFailed)>;  // to the shard's inbox
+using GatewayActor =
+    Interface<void(Rewire),
+              void(Ping),
+              void(Submit),          // a new answer or a later attempt of one
+              void(StopStream),      // a stream is complete, or a stray batch named a dead attempt
+              void(CloseRequest),    // a client left
+              void(TokenBatch),      // to the shard's inbox
+              void(AttemptFailed)>;  // to the shard's inbox
 
-using RouterActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(Tick),            // look at deadlines
-    void(Submit),
-    void(StopStream),
-    void(CloseRequest),
-    void(PrefillStarted),
-    void(PrefillDone),
-    void(DecodePlaced),
-    void(DecodeJoined),
-    void(AnswerDone),
-    void(AttemptLost),
-    void(AttemptRefused)>;
+using RouterActor = Interface<void(Rewire),
+                              void(Ping),
+                              void(Tick),  // look at deadlines
+                              void(Submit),
+                              void(StopStream),
+                              void(CloseRequest),
+                              void(PrefillStarted),
+                              void(PrefillDone),
+                              void(DecodePlaced),
+                              void(DecodeJoined),
+                              void(AnswerDone),
+                              void(AttemptLost),
+                              void(AttemptRefused)>;
 
-using PrefillBalancerActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(PlacePrefill),    // queue, then to the instance with the least predicted finish
-    void(ReleaseAttempt),
-    void(PrefillLoad)>;
+using PrefillBalancerActor =
+    Interface<void(Rewire),
+              void(Ping),
+              void(PlacePrefill),  // queue, then to the instance with the least predicted finish
+              void(ReleaseAttempt),
+              void(PrefillLoad)>;
 
-using PrefillGroupActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(Tick),            // backstop for a memory release that was told to a predecessor
-    void(PlacePrefill),
-    void(ReleaseAttempt),
-    void(KvReleased),
-    void(PrefillStepDone)>;
+using PrefillGroupActor =
+    Interface<void(Rewire),
+              void(Ping),
+              void(Tick),  // backstop for a memory release that was told to a predecessor
+              void(PlacePrefill),
+              void(ReleaseAttempt),
+              void(KvReleased),
+              void(PrefillStepDone)>;
 
-using PrefillWorkerActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(ReleaseAttempt),
-    void(PrefillStep),
-    void(PrefillComputed)>;
+using PrefillWorkerActor = Interface<void(Rewire),
+                                     void(Ping),
+                                     void(ReleaseAttempt),
+                                     void(PrefillStep),
+                                     void(PrefillComputed)>;
 
-using DecodeBalancerActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(PlaceDecode),
-    void(ReleaseAttempt),
-    void(DecodeLeft)>;
+using DecodeBalancerActor =
+    Interface<void(Rewire), void(Ping), void(PlaceDecode), void(ReleaseAttempt), void(DecodeLeft)>;
 
-using DecodeGroupActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(JoinDecode),
-    void(ReleaseAttempt),
-    void(DecodeStepDone)>;
+using DecodeGroupActor = Interface<void(Rewire),
+                                   void(Ping),
+                                   void(JoinDecode),
+                                   void(ReleaseAttempt),
+                                   void(DecodeStepDone)>;
 
-using DecodeWorkerActor = Interface<
-    void(Rewire),
-    void(Ping),
-    void(JoinDecode),
-    void(ReleaseAttempt),
-    void(DecodeStep),
-    void(DecodeComputed)>;
+using DecodeWorkerActor = Interface<void(Rewire),
+                                    void(Ping),
+                                    void(JoinDecode),
+                                    void(ReleaseAttempt),
+                                    void(DecodeStep),
+                                    void(DecodeComputed)>;
 
-using SupervisorActor = Interface<
-    void(Tick),            // ping everybody, judge, publish health
-    void(Heartbeat),
-    void(EndPart)>;        // as if the part had died
+using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
+                                  void(Heartbeat),
+                                  void(EndPart)>;  // as if the part had died
 
 // Who is who. Immutable; a new one is sent to everybody when a part was replaced.
 struct Wiring {
@@ -194,12 +195,13 @@ struct Wiring {
   std::vector<PrefillWorkerActor> prefill_workers;  // one per rank
   DecodeBalancerActor decode_balancer;
   DecodeGroupActor decode_group;
-  std::vector<DecodeWorkerActor> decode_workers;    // one per rank
+  std::vector<DecodeWorkerActor> decode_workers;  // one per rank
 };
 
 }  // namespace shoal
 
-// None of these goes through CAF's own serialisation: what leaves the process is encoded by actors/wire.h.
+// None of these goes through CAF's own serialisation: what leaves the process is encoded by
+// actors/wire.h.
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Rewire)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Ping)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Heartbeat)

@@ -8,7 +8,9 @@
 
 namespace shoal {
 
-KvLeasePtr KvLease::take(kernels::KvArena& arena, std::int64_t blocks, std::function<void()> on_release) {
+KvLeasePtr KvLease::take(kernels::KvArena& arena,
+                         std::int64_t blocks,
+                         std::function<void()> on_release) {
   const auto sequence = arena.take_sequence();
   if (!sequence) {
     return nullptr;
@@ -18,11 +20,18 @@ KvLeasePtr KvLease::take(kernels::KvArena& arena, std::int64_t blocks, std::func
     arena.give_sequence(*sequence);
     return nullptr;
   }
-  return std::make_shared<const KvLease>(arena, *std::move(taken), *sequence, std::move(on_release));
+  return std::make_shared<const KvLease>(
+      arena, *std::move(taken), *sequence, std::move(on_release));
 }
 
-KvLease::KvLease(kernels::KvArena& arena, std::vector<BlockId> blocks, SequenceId sequence, std::function<void()> on_release)
-    : arena_(arena), blocks_(std::move(blocks)), sequence_(sequence), on_release_(std::move(on_release)) {}
+KvLease::KvLease(kernels::KvArena& arena,
+                 std::vector<BlockId> blocks,
+                 SequenceId sequence,
+                 std::function<void()> on_release)
+    : arena_(arena),
+      blocks_(std::move(blocks)),
+      sequence_(sequence),
+      on_release_(std::move(on_release)) {}
 
 KvLease::~KvLease() {
   arena_.give_blocks(blocks_);

@@ -1,11 +1,10 @@
 // Renders events as key=value lines; the sink on stderr is spdlog.
 #include "actors/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <memory>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 namespace shoal {
 namespace {
@@ -29,10 +28,14 @@ void append_quoted(std::string& line, std::string_view text) {
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::err;
 }
@@ -61,7 +64,9 @@ void LogField::append_to(std::string& line) const {
   }
 }
 
-void EventLog::event(LogLevel level, std::string_view name, std::initializer_list<LogField> fields) const {
+void EventLog::event(LogLevel level,
+                     std::string_view name,
+                     std::initializer_list<LogField> fields) const {
   if (!writes(level)) {
     return;
   }
@@ -73,7 +78,8 @@ void EventLog::event(LogLevel level, std::string_view name, std::initializer_lis
 }
 
 EventLog::Sink stderr_log_sink() {
-  auto logger = std::make_shared<spdlog::logger>("shoal", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("shoal", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_level(spdlog::level::debug);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   return [logger](LogLevel level, std::string_view line) {

@@ -1,5 +1,5 @@
-// Structured events: a stable dotted name, then fields, one line each. Written at stage boundaries, state changes and handled
-// errors; the same events feed tests and simulation through the sink.
+// Structured events: a stable dotted name, then fields, one line each. Written at stage boundaries,
+// state changes and handled errors; the same events feed tests and simulation through the sink.
 #pragma once
 
 #include <charconv>
@@ -24,13 +24,20 @@ std::optional<LogLevel> parse_log_level(std::string_view name);
 class LogField {
  public:
   LogField(std::string_view key, std::string_view text) : key_(key), text_(text) {}
+
   LogField(std::string_view key, const char* text) : key_(key), text_(text) {}
+
   LogField(std::string_view key, const std::string& text) : key_(key), text_(text) {}
   template <class Integer>
-    requires std::is_integral_v<Integer>
-  LogField(std::string_view key, Integer number) : key_(key), number_(static_cast<std::int64_t>(number)), is_number_(true) {}
+
+  requires std::is_integral_v<Integer> LogField(std::string_view key, Integer number)
+      : key_(key),
+        number_(static_cast<std::int64_t>(number)),
+        is_number_(true) {}
+
   template <class Tag, class Rep>
   LogField(std::string_view key, Id<Tag, Rep> id) : LogField(key, id.value) {}
+
   LogField(std::string_view key, Nanos nanos) : LogField(key, nanos.count()) {}
 
   void append_to(std::string& line) const;
@@ -50,6 +57,7 @@ class EventLog {
   EventLog(LogLevel least, Sink sink) : least_(least), sink_(std::move(sink)) {}
 
   void event(LogLevel level, std::string_view name, std::initializer_list<LogField> fields) const;
+
   bool writes(LogLevel level) const { return level >= least_; }
 
  private:

@@ -10,9 +10,10 @@ struct Row {
   std::string_view name;
   std::string_view kind;
   std::string_view help;
-  std::atomic<std::int64_t> NodeMetrics::* value;
+  std::atomic<std::int64_t> NodeMetrics::*value;
 };
 
+// clang-format off
 constexpr Row kRows[] = {
     {"shoal_attempts_total", "counter", "Attempts that reached the ledger.", &NodeMetrics::attempts},
     {"shoal_attempts_finished_total", "counter", "Attempts whose answer is complete.", &NodeMetrics::finished},
@@ -36,13 +37,20 @@ constexpr Row kRows[] = {
     {"shoal_parts_lost_total", "counter", "Actors that ended unexpectedly.", &NodeMetrics::parts_lost},
     {"shoal_pipelines_rebuilt_total", "counter", "Times all parts but the gateway were replaced.", &NodeMetrics::pipelines_rebuilt},
 };
+// clang-format on
 
-void append_head(std::string& out, std::string_view name, std::string_view kind, std::string_view help) {
+void append_head(std::string& out,
+                 std::string_view name,
+                 std::string_view kind,
+                 std::string_view help) {
   out.append("# HELP ").append(name).append(" ").append(help).append("\n");
   out.append("# TYPE ").append(name).append(" ").append(kind).append("\n");
 }
 
-void append_value(std::string& out, std::string_view name, std::string_view labels, std::int64_t value) {
+void append_value(std::string& out,
+                  std::string_view name,
+                  std::string_view labels,
+                  std::int64_t value) {
   out.append(name).append(labels).append(" ").append(std::to_string(value)).append("\n");
 }
 
@@ -57,12 +65,21 @@ std::string NodeMetrics::text() const {
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
   for (int c = 0; c < kCodeCount; ++c) {
     const std::string label = "{code=\"" + std::string(to_string(static_cast<Code>(c))) + "\"}";
-    append_value(out, "shoal_attempts_failed_total", label, failed[static_cast<std::size_t>(c)].load(std::memory_order_relaxed));
+    append_value(out,
+                 "shoal_attempts_failed_total",
+                 label,
+                 failed[static_cast<std::size_t>(c)].load(std::memory_order_relaxed));
   }
-  append_head(out, "shoal_prefill_queued", "gauge", "Requests waiting for a prefill instance, by length class.");
+  append_head(out,
+              "shoal_prefill_queued",
+              "gauge",
+              "Requests waiting for a prefill instance, by length class.");
   for (int k = 0; k < kPrefillClasses; ++k) {
     const std::string label = "{class=\"" + std::to_string(k) + "\"}";
-    append_value(out, "shoal_prefill_queued", label, prefill_queued[static_cast<std::size_t>(k)].load(std::memory_order_relaxed));
+    append_value(out,
+                 "shoal_prefill_queued",
+                 label,
+                 prefill_queued[static_cast<std::size_t>(k)].load(std::memory_order_relaxed));
   }
   return out;
 }

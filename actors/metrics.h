@@ -1,4 +1,5 @@
-// What the actors count, and how Prometheus reads it. Every metric of the node is declared here; any thread adds.
+// What the actors count, and how Prometheus reads it. Every metric of the node is declared here;
+// any thread adds.
 #pragma once
 
 #include <array>
@@ -35,11 +36,12 @@ struct NodeMetrics {
   Value decode_steps{0};
   Value decode_rows{0};
   Value decode_compute_ns{0};
-  Value decode_turnaround_ns{0};   // from planned to answered, per step: less compute = time outside kernels
-  Value kv_blocks{0};              // gauge
-  Value kv_blocks_free{0};         // gauge
-  Value kv_sequences{0};           // gauge
-  Value kv_sequences_free{0};      // gauge
+  Value decode_turnaround_ns{
+      0};              // from planned to answered, per step: less compute = time outside kernels
+  Value kv_blocks{0};  // gauge
+  Value kv_blocks_free{0};     // gauge
+  Value kv_sequences{0};       // gauge
+  Value kv_sequences_free{0};  // gauge
 
   // Faults.
   Value parts_lost{0};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -31,15 +32,14 @@ class ActorThreads final : public ActorRuntime {
   caf::actor_system& system() override { return system_; }
 
   bool wait_until_empty(Nanos limit) override {
-    // CAF can wait for its actors only without a limit.
-    constexpr Nanos kStep = milliseconds(1);
-    for (Nanos waited{0}; system_.registry().running() > 0; waited += kStep) {
-      if (waited >= limit) {
-        return false;
-      }
-      std::this_thread::sleep_for(kStep);
-    }
-    return true;
+    // CAF waits for its actors without a limit only. A thread that still waits then ends with the
+    // process: see Node::stop.
+    auto empty = std::make_shared<std::promise<void>>();
+    std::thread([&registry = system_.registry(), empty] {
+      registry.await_running_count_equal(0);
+      empty->set_value();
+    }).detach();
+    return empty->get_future().wait_for(limit) == std::future_status::ready;
   }
 
  private:
@@ -56,11 +56,17 @@ class ActorThreads final : public ActorRuntime {
   caf::actor_system system_;
 };
 
-CostCoefficients coefficients(const config::Cost& cost) { return {Nanos{cost.step_ns()}, cost.token_ps(), cost.pair_fs()}; }
+CostCoefficients coefficients(const config::Cost& cost) {
+  return {Nanos{cost.step_ns()}, cost.token_ps(), cost.pair_fs()};
+}
 
-Position context_limit(const Config& config, const kernels::ModelShape& shape, const kernels::KvArena& arena) {
+Position context_limit(const Config& config,
+                       const kernels::ModelShape& shape,
+                       const kernels::KvArena& arena) {
   const Position possible = std::min<Position>(shape.max_positions, arena.blocks() * kBlockTokens);
-  return config.model().max_model_len() == 0 ? possible : std::min<Position>(config.model().max_model_len(), possible);
+  return config.model().max_model_len() == 0
+             ? possible
+             : std::min<Position>(config.model().max_model_len(), possible);
 }
 
 NodeOptions node_options(const Config& config) {
@@ -71,8 +77,11 @@ NodeOptions node_options(const Config& config) {
   NodeOptions options;
   options.prefill_cost = coefficients(prefill.cost());
   options.decode_cost = coefficients(decode.cost());
-  options.prefill_bounds = {milliseconds(prefill.short_ms()), milliseconds(prefill.medium_ms()), milliseconds(prefill.long_ms())};
-  options.prefill_limits = {microseconds(prefill.quota_us()), milliseconds(prefill.kv_patience_ms())};
+  options.prefill_bounds = {milliseconds(prefill.short_ms()),
+                            milliseconds(prefill.medium_ms()),
+                            milliseconds(prefill.long_ms())};
+  options.prefill_limits = {microseconds(prefill.quota_us()),
+                            milliseconds(prefill.kv_patience_ms())};
   options.prefill_queue = static_cast<std::size_t>(prefill.queue());
   options.prefill_group_queue = prefill.group_queue();
   options.decode_batch = decode.max_batch();
@@ -80,10 +89,16 @@ NodeOptions node_options(const Config& config) {
   options.ceiling = static_cast<std::size_t>(request.ceiling());
   options.attempts = static_cast<std::uint32_t>(request.attempts());
   options.deadline = milliseconds(request.deadline_ms());
-  options.request_limits = {milliseconds(request.queued_ms()), milliseconds(request.prefilling_ms()), milliseconds(request.queued_decode_ms()),
-                            milliseconds(request.handing_over_ms()), milliseconds(request.decoding_ms())};
+  options.request_limits = {milliseconds(request.queued_ms()),
+                            milliseconds(request.prefilling_ms()),
+                            milliseconds(request.queued_decode_ms()),
+                            milliseconds(request.handing_over_ms()),
+                            milliseconds(request.decoding_ms())};
   options.tick = milliseconds(request.tick_ms());
-  options.health = {milliseconds(supervisor.heartbeat_ms()), supervisor.suspect(), supervisor.dead(), milliseconds(supervisor.stall_ms())};
+  options.health = {milliseconds(supervisor.heartbeat_ms()),
+                    supervisor.suspect(),
+                    supervisor.dead(),
+                    milliseconds(supervisor.stall_ms())};
   options.restarts = supervisor.restarts();
   options.restart_window = milliseconds(supervisor.restart_window_ms());
   return options;
@@ -91,15 +106,21 @@ NodeOptions node_options(const Config& config) {
 
 Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
   Blueprint blueprint;
-  blueprint.prefill_worker = [&system, node](std::uint32_t rank) { return spawn_prefill_worker(system, node, part::prefill_worker(rank), rank); };
-  blueprint.decode_worker = [&system, node](std::uint32_t rank) { return spawn_decode_worker(system, node, part::decode_worker(rank), rank); };
-  blueprint.pipeline = [&system, node, workers = blueprint](const SupervisorActor& supervisor, const GatewayActor& gateway) {
+  blueprint.prefill_worker = [&system, node](std::uint32_t rank) {
+    return spawn_prefill_worker(system, node, part::prefill_worker(rank), rank);
+  };
+  blueprint.decode_worker = [&system, node](std::uint32_t rank) {
+    return spawn_decode_worker(system, node, part::decode_worker(rank), rank);
+  };
+  blueprint.pipeline = [&system, node, workers = blueprint](const SupervisorActor& supervisor,
+                                                            const GatewayActor& gateway) {
     Wiring wiring;
     wiring.supervisor = supervisor;
     wiring.gateway = gateway;
     wiring.router = spawn_router(system, node, part::kRouter);
     for (int k = 0; k < kPrefillClasses; ++k) {
-      wiring.prefill_balancers[static_cast<std::size_t>(k)] = spawn_prefill_balancer(system, node, part::kPrefillBalancer + static_cast<std::uint32_t>(k), k);
+      wiring.prefill_balancers[static_cast<std::size_t>(k)] = spawn_prefill_balancer(
+          system, node, part::kPrefillBalancer + static_cast<std::uint32_t>(k), k);
     }
     wiring.prefill_group = spawn_prefill_group(system, node, part::kPrefillGroup);
     wiring.decode_balancer = spawn_decode_balancer(system, node, part::kDecodeBalancer);
@@ -116,7 +137,8 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
 class ActorNode final : public Node {
  public:
   ActorNode(std::shared_ptr<ActorRuntime> runtime, ContextPtr context)
-      : runtime_(std::move(runtime)), context_(std::move(context)) {
+      : runtime_(std::move(runtime)),
+        context_(std::move(context)) {
     caf::actor_system& system = runtime_->system();
     gateway_ = spawn_gateway(system, context_, part::kGateway);
     supervisor_ = spawn_supervisor(system, context_, gateway_, blueprint(system, context_));
@@ -124,7 +146,9 @@ class ActorNode final : public Node {
 
   ~ActorNode() override { stop(std::chrono::seconds(5)); }
 
-  void attach(std::uint32_t shard, ShardInbox& inbox) override { context_->shards.attach(shard, inbox); }
+  void attach(std::uint32_t shard, ShardInbox& inbox) override {
+    context_->shards.attach(shard, inbox);
+  }
 
   void submit(Submission submission) override {
     if (!context_->serving) {
@@ -141,7 +165,9 @@ class ActorNode final : public Node {
     notify(gateway_, Submit{std::make_shared<const Submission>(std::move(submission))});
   }
 
-  void stop(RequestId request, AttemptId attempt, Position end) override { notify(gateway_, StopStream{{request, attempt}, end}); }
+  void stop(RequestId request, AttemptId attempt, Position end) override {
+    notify(gateway_, StopStream{{request, attempt}, end});
+  }
 
   void closed(RequestId request) override { notify(gateway_, CloseRequest{request}); }
 
@@ -189,7 +215,11 @@ class ActorNode final : public Node {
  private:
   void refuse(const Submission& submission, const char* reason) const {
     if (ShardInbox* inbox = context_->shards.find(submission.shard)) {
-      inbox->fail({submission.request, submission.attempt, Error{Code::kUnavailable, reason}, false, std::chrono::seconds(1)});
+      inbox->fail({submission.request,
+                   submission.attempt,
+                   Error{Code::kUnavailable, reason},
+                   false,
+                   std::chrono::seconds(1)});
     }
   }
 
@@ -204,7 +234,9 @@ class ActorNode final : public Node {
 
 }  // namespace
 
-std::shared_ptr<ActorRuntime> make_actor_threads(int threads) { return std::make_shared<ActorThreads>(threads); }
+std::shared_ptr<ActorRuntime> make_actor_threads(int threads) {
+  return std::make_shared<ActorThreads>(threads);
+}
 
 Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   TRY_VOID(validate(config));
@@ -215,7 +247,8 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   NodeOptions options = node_options(config);
   options.context = context_limit(config, parts.backend.shape(), parts.backend.arena());
   if (options.context < 2) {
-    return fail(Code::kMisconfigured, "kv.blocks: KV memory holds no request; give at least one block");
+    return fail(Code::kMisconfigured,
+                "kv.blocks: KV memory holds no request; give at least one block");
   }
   ContextPtr context(new NodeContext{.options = std::move(options),
                                      .shape = parts.backend.shape(),
@@ -227,7 +260,8 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
                                      .open = {},
                                      .health = {},
                                      .serving = true});
-  auto runtime = parts.runtime ? std::move(parts.runtime) : make_actor_threads(config.compute().actor_threads());
+  auto runtime = parts.runtime ? std::move(parts.runtime)
+                               : make_actor_threads(config.compute().actor_threads());
   return std::make_unique<ActorNode>(std::move(runtime), std::move(context));
 }
 

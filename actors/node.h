@@ -33,10 +33,11 @@ struct Parts {
 
 class Node : public FrontDoor {
  public:
-  // What is open finishes; new requests are refused, later attempts of open ones are not. False: some were left after `limit`.
+  // What is open finishes; new requests are refused, later attempts of open ones are not. False:
+  // some were left after `limit`.
   virtual bool drain(Nanos limit) = 0;
-  // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after `limit`; the process must then leave
-  // without destroying the node (std::_Exit). Idempotent.
+  // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after
+  // `limit`; the process must then leave without destroying the node (std::_Exit). Idempotent.
   virtual bool stop(Nanos limit) = 0;
   // Longest prompt plus answer, tokens.
   virtual Position context() const = 0;

@@ -1,4 +1,5 @@
-// Checks sizes and ids of a submission, then decides everything an attempt keeps: basis, span, end rules, class, memory.
+// Checks sizes and ids of a submission, then decides everything an attempt keeps: basis, span, end
+// rules, class, memory.
 #include "actors/placement.h"
 
 #include <algorithm>
@@ -14,8 +15,10 @@ Result<void> check_tokens(const Submission& submission, const PlacementLimits& l
   const auto outside = [&limits](TokenId token) { return token < 0 || token >= limits.vocab; };
   const auto& prompt = *submission.prompt;
   if (const auto it = std::find_if(prompt.begin(), prompt.end(), outside); it != prompt.end()) {
-    return fail(Code::kInvalid, "prompt token " + std::to_string(it - prompt.begin()) + " is " + std::to_string(*it) + ", the vocabulary has " +
-                                    std::to_string(limits.vocab) + " tokens");
+    return fail(Code::kInvalid,
+                "prompt token " + std::to_string(it - prompt.begin()) + " is " +
+                    std::to_string(*it) + ", the vocabulary has " + std::to_string(limits.vocab) +
+                    " tokens");
   }
   if (std::any_of(submission.forced.begin(), submission.forced.end(), outside)) {
     return fail(Code::kInternal, "a forced token lies outside the vocabulary");
@@ -24,8 +27,10 @@ Result<void> check_tokens(const Submission& submission, const PlacementLimits& l
 }
 
 Result<void> check_sampling(const Sampling& sampling) {
-  if (sampling.frequency_penalty != 0 || sampling.presence_penalty != 0 || sampling.repetition_penalty != 1 || !sampling.logit_bias.empty()) {
-    return fail(Code::kInvalid, "penalties and logit_bias are not supported by this version: leave them out");
+  if (sampling.frequency_penalty != 0 || sampling.presence_penalty != 0 ||
+      sampling.repetition_penalty != 1 || !sampling.logit_bias.empty()) {
+    return fail(Code::kInvalid,
+                "penalties and logit_bias are not supported by this version: leave them out");
   }
   return {};
 }
@@ -46,31 +51,42 @@ PlacementLimits placement_limits(const NodeContext& node) {
   return limits;
 }
 
-Result<Placement> make_placement(SubmissionPtr submission, const PlacementLimits& limits, const CostModel& cost) {
+Result<Placement> make_placement(SubmissionPtr submission,
+                                 const PlacementLimits& limits,
+                                 const CostModel& cost) {
   const auto prompt = static_cast<Position>(submission->prompt->size());
   const auto forced = static_cast<std::int64_t>(submission->forced.size());
   if (submission->attempt.value > limits.attempts) {
-    return fail(Code::kUnavailable, "the request was tried " + std::to_string(limits.attempts) + " times; send it again later");
+    return fail(
+        Code::kUnavailable,
+        "the request was tried " + std::to_string(limits.attempts) + " times; send it again later");
   }
   if (prompt == 0) {
     return fail(Code::kInvalid, "prompt is empty: it needs at least one token");
   }
   if (prompt >= limits.context) {
-    return fail(Code::kTooLarge, "the prompt has " + std::to_string(prompt) + " tokens, prompt and answer together may have " + std::to_string(limits.context));
+    return fail(Code::kTooLarge,
+                "the prompt has " + std::to_string(prompt) +
+                    " tokens, prompt and answer together may have " +
+                    std::to_string(limits.context));
   }
   TRY_VOID(check_tokens(*submission, limits));
   TRY_VOID(check_sampling(submission->sampling));
-  const std::int64_t answer = answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
+  const std::int64_t answer =
+      answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
   if (forced >= answer) {
     return fail(Code::kInternal, "an attempt was made of an answer that is complete");
   }
   const std::int64_t blocks = worst_case_blocks(prompt, answer);
   if (blocks > limits.blocks) {
-    return fail(Code::kTooLarge, "prompt and answer may need " + std::to_string(blocks) + " KV blocks, the device has " + std::to_string(limits.blocks) +
-                                     ": lower max_tokens or shorten the prompt");
+    return fail(Code::kTooLarge,
+                "prompt and answer may need " + std::to_string(blocks) +
+                    " KV blocks, the device has " + std::to_string(limits.blocks) +
+                    ": lower max_tokens or shorten the prompt");
   }
   Placement placement;
-  placement.basis = submission->basis.value_or(first_basis(submission->mode, prompt, limits.window));
+  placement.basis =
+      submission->basis.value_or(first_basis(submission->mode, prompt, limits.window));
   placement.span = {prompt, prompt + forced, placement.basis.mode};
   placement.rules = answer_rules(submission->sampling, answer, limits.eos);
   placement.work = cost.chunk(placement.span.total, 0);

@@ -1,4 +1,5 @@
-// Turns a submission into a placement, or says what is wrong with it: the ledger's admission check, pure.
+// Turns a submission into a placement, or says what is wrong with it: the ledger's admission check,
+// pure.
 #pragma once
 
 #include "actors/context.h"
@@ -8,9 +9,9 @@
 namespace shoal {
 
 struct PlacementLimits {
-  Position context = 0;          // prompt plus answer
+  Position context = 0;  // prompt plus answer
   std::int64_t vocab = 0;
-  std::int64_t blocks = 0;       // of the largest device
+  std::int64_t blocks = 0;  // of the largest device
   Position window = 0;
   TokenId eos = 1;
   std::uint32_t attempts = 0;
@@ -19,6 +20,8 @@ struct PlacementLimits {
 
 PlacementLimits placement_limits(const NodeContext& node);
 
-Result<Placement> make_placement(SubmissionPtr submission, const PlacementLimits& limits, const CostModel& cost);
+Result<Placement> make_placement(SubmissionPtr submission,
+                                 const PlacementLimits& limits,
+                                 const CostModel& cost);
 
 }  // namespace shoal

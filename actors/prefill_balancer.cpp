@@ -1,4 +1,5 @@
-// Queues one length class and hands its requests to the group, a bounded number ahead of their admission.
+// Queues one length class and hands its requests to the group, a bounded number ahead of their
+// admission.
 #include "actors/prefill_balancer.h"
 
 #include <algorithm>
@@ -44,13 +45,18 @@ void PrefillBalancer::refuse(const AttemptKey& key) {
     backlog += waiting->work;
   }
   notify(seat.wiring->router,
-         AttemptRefused{key, Error{Code::kNoCapacity, std::to_string(queue.size()) + " requests of this size wait already: come back later"},
+         AttemptRefused{key,
+                        Error{Code::kNoCapacity,
+                              std::to_string(queue.size()) +
+                                  " requests of this size wait already: come back later"},
                         std::max<Nanos>(backlog, std::chrono::seconds(1))});
 }
 
 // Behind the request on the same path, in case it went to the group already.
 void PrefillBalancer::release(const ReleaseAttempt& message) {
-  if (std::erase_if(queue, [&](const PlacementPtr& waiting) { return waiting->key() == message.key; }) == 0) {
+  if (std::erase_if(queue, [&message](const PlacementPtr& waiting) {
+        return waiting->key() == message.key;
+      }) == 0) {
     notify(seat.wiring->prefill_group, message);
   }
   dispatch();
@@ -75,14 +81,16 @@ PrefillInstance PrefillBalancer::group() const {
   for (const Nanos work : on_the_way) {
     instance.backlog += work;
   }
-  instance.waiting = load.backlog.waiting[length_class] + static_cast<std::int64_t>(on_the_way.size());
+  instance.waiting =
+      load.backlog.waiting[length_class] + static_cast<std::int64_t>(on_the_way.size());
   return instance;
 }
 
 void PrefillBalancer::dispatch() {
   while (!queue.empty()) {
     const PrefillInstance instance = group();
-    const auto choice = pick_prefill_instance({&instance, 1}, queue.front()->work, seat.node->options.prefill_group_queue);
+    const auto choice = pick_prefill_instance(
+        {&instance, 1}, queue.front()->work, seat.node->options.prefill_group_queue);
     if (!choice) {
       break;
     }
@@ -91,14 +99,22 @@ void PrefillBalancer::dispatch() {
     on_the_way.push_back(placement->work);
     ++sent;
     ++seat.progress;
-    seat.node->log.event(LogLevel::kDebug, "prefill.placed",
-                         {{"request", placement->submission->request}, {"class", length_class}, {"work_ns", placement->work}, {"finish_ns", choice->finish}});
+    seat.node->log.event(LogLevel::kDebug,
+                         "prefill.placed",
+                         {{"request", placement->submission->request},
+                          {"class", length_class},
+                          {"work_ns", placement->work},
+                          {"finish_ns", choice->finish}});
     notify(seat.wiring->prefill_group, PlacePrefill{std::move(placement)});
   }
   seat.node->metrics.prefill_queued[length_class] = static_cast<std::int64_t>(queue.size());
 }
 
-PrefillBalancerActor::behavior_type prefill_balancer(PrefillBalancerActor::stateful_pointer<PrefillBalancer> self, ContextPtr node, std::uint32_t part, int length_class) {
+PrefillBalancerActor::behavior_type prefill_balancer(
+    PrefillBalancerActor::stateful_pointer<PrefillBalancer> self,
+    ContextPtr node,
+    std::uint32_t part,
+    int length_class) {
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.length_class = static_cast<std::size_t>(length_class);
   return {
@@ -112,7 +128,10 @@ PrefillBalancerActor::behavior_type prefill_balancer(PrefillBalancerActor::state
 
 }  // namespace
 
-PrefillBalancerActor spawn_prefill_balancer(caf::actor_system& system, ContextPtr node, std::uint32_t part, int length_class) {
+PrefillBalancerActor spawn_prefill_balancer(caf::actor_system& system,
+                                            ContextPtr node,
+                                            std::uint32_t part,
+                                            int length_class) {
   return system.spawn(prefill_balancer, std::move(node), part, length_class);
 }
 

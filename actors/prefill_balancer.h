@@ -1,4 +1,5 @@
-// The queue of one length class: holds requests until a prefill group has room, then picks the group (policy/prefill_balancer).
+// The queue of one length class: holds requests until a prefill group has room, then picks the
+// group (policy/prefill_balancer).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 
 namespace shoal {
 
-PrefillBalancerActor spawn_prefill_balancer(caf::actor_system& system, ContextPtr node, std::uint32_t part, int length_class);
+PrefillBalancerActor spawn_prefill_balancer(caf::actor_system& system,
+                                            ContextPtr node,
+                                            std::uint32_t part,
+                                            int length_class);
 
 }  // namespace shoal

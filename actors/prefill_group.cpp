@@ -1,4 +1,5 @@
-// Admits requests when their KV fits, gives each rank its part of a step, and starts the next when all ranks are done.
+// Admits requests when their KV fits, gives each rank its part of a step, and starts the next when
+// all ranks are done.
 #include "actors/prefill_group.h"
 
 #include <algorithm>
@@ -97,10 +98,12 @@ void PrefillGroup::run_step() {
   std::vector<PrefillRank> rooms;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
-    rooms.push_back({static_cast<bool>(ranks[r].worker), {arena.free_blocks(), arena.free_sequences()}});
+    rooms.push_back(
+        {static_cast<bool>(ranks[r].worker), {arena.free_blocks(), arena.free_sequences()}});
   }
   chunks = schedule->plan(rooms, seat.node->now());
-  std::erase_if(chunks, [this](const PrefillChunk& chunk) { return chunk.starts && !admit(chunk); });
+  std::erase_if(chunks,
+                [this](const PrefillChunk& chunk) { return chunk.starts && !admit(chunk); });
   if (chunks.empty()) {
     return;
   }
@@ -113,7 +116,8 @@ void PrefillGroup::run_step() {
 bool PrefillGroup::admit(const PrefillChunk& chunk) {
   const AttemptKey key{chunk.request, chunk.attempt};
   const DevicePort& device = seat.node->devices[chunk.rank];
-  held.at(key).kv = KvLease::take(device.backend->arena(), chunk.blocks, [group = me] { notify(group, KvReleased{}); });
+  held.at(key).kv = KvLease::take(
+      device.backend->arena(), chunk.blocks, [group = me] { notify(group, KvReleased{}); });
   // Only a predecessor of this group that is just being ended can have taken memory since the plan.
   if (held.at(key).kv == nullptr) {
     give_up(key, Error{Code::kPeerLost, "KV memory went to a group that is being replaced"});
@@ -205,11 +209,13 @@ void PrefillGroup::report() {
   }
 }
 
-PrefillGroupActor::behavior_type prefill_group(PrefillGroupActor::stateful_pointer<PrefillGroup> self, ContextPtr node, std::uint32_t part) {
+PrefillGroupActor::behavior_type prefill_group(
+    PrefillGroupActor::stateful_pointer<PrefillGroup> self, ContextPtr node, std::uint32_t part) {
   PrefillGroup& state = self->state;
   state.start(std::move(node), part);
   state.me = self;
-  state.monitors.start(self, [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
+  state.monitors.start(self,
+                       [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
   send_after(self, state.seat.node->options.tick, Tick{});
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
@@ -227,7 +233,9 @@ PrefillGroupActor::behavior_type prefill_group(PrefillGroupActor::stateful_point
 
 }  // namespace
 
-PrefillGroupActor spawn_prefill_group(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+PrefillGroupActor spawn_prefill_group(caf::actor_system& system,
+                                      ContextPtr node,
+                                      std::uint32_t part) {
   return system.spawn(prefill_group, std::move(node), part);
 }
 

@@ -1,4 +1,5 @@
-// Leader of a prefill group: reserves KV, plans each step over its ranks (policy/prefill_schedule), reports its backlog.
+// Leader of a prefill group: reserves KV, plans each step over its ranks (policy/prefill_schedule),
+// reports its backlog.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 
 namespace shoal {
 
-PrefillGroupActor spawn_prefill_group(caf::actor_system& system, ContextPtr node, std::uint32_t part);
+PrefillGroupActor spawn_prefill_group(caf::actor_system& system,
+                                      ContextPtr node,
+                                      std::uint32_t part);
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
-// Holds nothing between steps: an order brings its KV, and the step in flight keeps it until its result is read.
+// Holds nothing between steps: an order brings its KV, and the step in flight keeps it until its
+// result is read.
 #include "actors/prefill_worker.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 namespace shoal {
 namespace {
 
-// What a step's results make known: tokens first, so that a stream has the first token before decode can send the second.
+// What a step's results make known: tokens first, so that a stream has the first token before
+// decode can send the second.
 struct Outcome {
   ShardBatches batches;
   std::vector<AnswerDone> ended;
@@ -34,9 +36,14 @@ struct PrefillWorker {
   void computed(const PrefillComputed& message);
 
   kernels::RowRun row_run(const PrefillOrder& order) const;
-  void finish_order(const PrefillOrder& order, const kernels::RunResult& result, Outcome& outcome) const;
+  void finish_order(const PrefillOrder& order,
+                    const kernels::RunResult& result,
+                    Outcome& outcome) const;
   void send(Outcome& outcome);
-  bool is_dropped(const AttemptKey& key) const { return std::find(dropped.begin(), dropped.end(), key) != dropped.end(); }
+
+  bool is_dropped(const AttemptKey& key) const {
+    return std::find(dropped.begin(), dropped.end(), key) != dropped.end();
+  }
 };
 
 void PrefillWorker::release(const ReleaseAttempt& message) {
@@ -77,7 +84,9 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   run.first = rows.first;
   for (Position p = rows.first; p < rows.first + rows.count; ++p) {
     const bool in_prompt = p < placement.span.prompt;
-    run.tokens.push_back(in_prompt ? (*submission.prompt)[static_cast<std::size_t>(p)] : submission.forced[static_cast<std::size_t>(p - placement.span.prompt)]);
+    run.tokens.push_back(
+        in_prompt ? (*submission.prompt)[static_cast<std::size_t>(p)]
+                  : submission.forced[static_cast<std::size_t>(p - placement.span.prompt)]);
   }
   run.stack = rows.encoder_only ? kernels::Stack::kEncoder : kernels::Stack::kAll;
   run.finishes_prompt = rows.finishes_prompt;
@@ -102,7 +111,8 @@ void PrefillWorker::computed(const PrefillComputed& message) {
     const PrefillOrder& order = done.orders[i];
     if (!step.result) {
       outcome.lost.push_back({order.placement->key(), step.result.error()});
-    } else if (!is_dropped(order.placement->key()) && order.done + order.rows == order.placement->span.total) {
+    } else if (!is_dropped(order.placement->key()) &&
+               order.done + order.rows == order.placement->span.total) {
       finish_order(order, step.result->runs[i], outcome);
     }
   }
@@ -118,7 +128,9 @@ void PrefillWorker::computed(const PrefillComputed& message) {
 }
 
 // The first token: sent from here, decode starts from it.
-void PrefillWorker::finish_order(const PrefillOrder& order, const kernels::RunResult& result, Outcome& outcome) const {
+void PrefillWorker::finish_order(const PrefillOrder& order,
+                                 const kernels::RunResult& result,
+                                 Outcome& outcome) const {
   const Placement& placement = *order.placement;
   if (result.token < 0) {
     outcome.lost.push_back({placement.key(), Error{Code::kInternal, "the device drew no token"}});
@@ -130,9 +142,13 @@ void PrefillWorker::finish_order(const PrefillOrder& order, const kernels::RunRe
   if (run.finish != Finish::kNone) {
     outcome.ended.push_back({placement.key(), run.finish, answered});
   } else {
-    outcome.ready.push_back({{order.placement, order.kv, rank, placement.span.total, result.token, answered}});
+    outcome.ready.push_back(
+        {{order.placement, order.kv, rank, placement.span.total, result.token, answered}});
   }
-  seat.node->log.event(LogLevel::kDebug, "prefill.first_token", {{"request", run.request}, {"attempt", run.attempt}, {"position", run.first_position}});
+  seat.node->log.event(
+      LogLevel::kDebug,
+      "prefill.first_token",
+      {{"request", run.request}, {"attempt", run.attempt}, {"position", run.first_position}});
   outcome.batches.add(placement.submission->shard, std::move(run));
 }
 
@@ -149,7 +165,11 @@ void PrefillWorker::send(Outcome& outcome) {
   }
 }
 
-PrefillWorkerActor::behavior_type prefill_worker(PrefillWorkerActor::stateful_pointer<PrefillWorker> self, ContextPtr node, std::uint32_t part, std::uint32_t rank) {
+PrefillWorkerActor::behavior_type prefill_worker(
+    PrefillWorkerActor::stateful_pointer<PrefillWorker> self,
+    ContextPtr node,
+    std::uint32_t part,
+    std::uint32_t rank) {
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.rank = rank;
   self->state.me = self;
@@ -164,7 +184,10 @@ PrefillWorkerActor::behavior_type prefill_worker(PrefillWorkerActor::stateful_po
 
 }  // namespace
 
-PrefillWorkerActor spawn_prefill_worker(caf::actor_system& system, ContextPtr node, std::uint32_t part, std::uint32_t rank) {
+PrefillWorkerActor spawn_prefill_worker(caf::actor_system& system,
+                                        ContextPtr node,
+                                        std::uint32_t part,
+                                        std::uint32_t rank) {
   return system.spawn(prefill_worker, std::move(node), part, rank);
 }
 

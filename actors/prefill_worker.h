@@ -1,4 +1,5 @@
-// One prefill rank: turns orders into a step plan, launches it, sends the first token and hands the sequence over.
+// One prefill rank: turns orders into a step plan, launches it, sends the first token and hands the
+// sequence over.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 
 namespace shoal {
 
-PrefillWorkerActor spawn_prefill_worker(caf::actor_system& system, ContextPtr node, std::uint32_t part, std::uint32_t rank);
+PrefillWorkerActor spawn_prefill_worker(caf::actor_system& system,
+                                        ContextPtr node,
+                                        std::uint32_t part,
+                                        std::uint32_t rank);
 
 }  // namespace shoal

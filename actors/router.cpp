@@ -1,4 +1,5 @@
-// Applies the request machine to every event, in the order a request goes through: submit, prefill, decode, end.
+// Applies the request machine to every event, in the order a request goes through: submit, prefill,
+// decode, end.
 #include "actors/router.h"
 
 #include <map>
@@ -44,10 +45,15 @@ struct Router {
   void submit(const Submit& message);
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
+
   void prefill_started(const PrefillStarted& m) { on(m.key, RequestEvent::kPrefillStarted, {}); }
+
   void prefill_done(const PrefillDone& m);
+
   void decode_placed(const DecodePlaced& m) { on(m.key, RequestEvent::kDecodePlaced, {}); }
+
   void decode_joined(const DecodeJoined& m) { on(m.key, RequestEvent::kDecodeJoined, {}); }
+
   void answer_done(const AnswerDone& m);
   void lost(const AttemptLost& m);
   void refused(const AttemptRefused& m);
@@ -83,7 +89,9 @@ void Router::submit(const Submit& message) {
   entry = {.submission = submission, .placement = nullptr, .entered = now};
   entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
   seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
-  seat.node->log.event(LogLevel::kDebug, "request.received", {{"request", submission->request}, {"attempt", submission->attempt}});
+  seat.node->log.event(LogLevel::kDebug,
+                       "request.received",
+                       {{"request", submission->request}, {"attempt", submission->attempt}});
   auto placement = make_placement(submission, limits, *cost);
   if (!placement) {
     on(entry.key(), RequestEvent::kRefused, {.error = placement.error()});
@@ -109,10 +117,13 @@ void Router::lost(const AttemptLost& message) {
 void Router::refused(const AttemptRefused& message) {
   const auto entry = ledger.find(message.key.request);
   const bool started = entry != ledger.end() && entry->second.state != RequestState::kQueued;
-  on(message.key, RequestEvent::kRefused, {.error = message.error, .retry = started, .retry_after = message.retry_after});
+  on(message.key,
+     RequestEvent::kRefused,
+     {.error = message.error, .retry = started, .retry_after = message.retry_after});
 }
 
-// A stop for an attempt that is not in the ledger is for a zombie: some worker still sends its tokens.
+// A stop for an attempt that is not in the ledger is for a zombie: some worker still sends its
+// tokens.
 void Router::stop(const StopStream& message) {
   if (!on(message.key, RequestEvent::kStopped, {})) {
     release_everywhere(message.key);
@@ -136,8 +147,13 @@ void Router::look_at_deadlines() {
   for (const AttemptKey& key : due) {
     const Entry& entry = ledger.at(key.request);
     const bool deadline = now >= entry.submission->deadline;
-    const Error error = deadline ? Error{Code::kDeadline, "the request's deadline passed while it was " + std::string(to_string(entry.state))}
-                                 : Error{Code::kUnavailable, "the request was " + std::string(to_string(entry.state)) + " for too long"};
+    const Error error =
+        deadline
+            ? Error{Code::kDeadline,
+                    "the request's deadline passed while it was " +
+                        std::string(to_string(entry.state))}
+            : Error{Code::kUnavailable,
+                    "the request was " + std::string(to_string(entry.state)) + " for too long"};
     on(key, RequestEvent::kTimer, {.error = error, .retry = !deadline});
   }
 }
@@ -156,14 +172,19 @@ bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
 void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
   const RequestStep step = next_step(entry.state, event);
   if (!step.ignored.empty()) {
-    seat.node->log.event(LogLevel::kDebug, "request.ignored",
-                         {{"request", entry.submission->request}, {"event", to_string(event)}, {"state", to_string(entry.state)}, {"reason", step.ignored}});
+    seat.node->log.event(LogLevel::kDebug,
+                         "request.ignored",
+                         {{"request", entry.submission->request},
+                          {"event", to_string(event)},
+                          {"state", to_string(entry.state)},
+                          {"reason", step.ignored}});
     return;
   }
   execute(entry, step.commands, cause);
   entry.state = step.next;
   entry.entered = seat.node->now();
-  entry.due = state_due(step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
+  entry.due = state_due(
+      step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
   ++seat.progress;
   log_state(entry, event, cause);
   if (is_terminal(entry.state)) {
@@ -175,23 +196,39 @@ void Router::log_state(const Entry& entry, RequestEvent event, const Cause& caus
   const Submission& submission = *entry.submission;
   const std::string name = "request." + std::string(to_string(entry.state));
   if (!is_terminal(entry.state)) {
-    seat.node->log.event(LogLevel::kDebug, name, {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)}});
+    seat.node->log.event(LogLevel::kDebug,
+                         name,
+                         {{"request", submission.request},
+                          {"attempt", submission.attempt},
+                          {"event", to_string(event)}});
   } else if (cause.error.message.empty()) {
-    seat.node->log.event(LogLevel::kInfo, name, {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)}, {"tokens", cause.tokens}});
+    seat.node->log.event(LogLevel::kInfo,
+                         name,
+                         {{"request", submission.request},
+                          {"attempt", submission.attempt},
+                          {"event", to_string(event)},
+                          {"tokens", cause.tokens}});
   } else {
-    seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo, name,
-                         {{"request", submission.request}, {"attempt", submission.attempt}, {"event", to_string(event)},
-                          {"code", to_string(cause.error.code)}, {"retry", cause.retry}, {"reason", cause.error.message}});
+    seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo,
+                         name,
+                         {{"request", submission.request},
+                          {"attempt", submission.attempt},
+                          {"event", to_string(event)},
+                          {"code", to_string(cause.error.code)},
+                          {"retry", cause.retry},
+                          {"reason", cause.error.message}});
   }
 }
 
 void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cause) {
   const Wiring& parts = *seat.wiring;
   if ((commands & kPlacePrefill) != 0) {
-    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)], PlacePrefill{entry.placement});
+    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
+           PlacePrefill{entry.placement});
   }
   if ((commands & kReleasePrefill) != 0) {
-    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)], ReleaseAttempt{entry.key()});
+    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
+           ReleaseAttempt{entry.key()});
   }
   if ((commands & kPlaceDecode) != 0) {
     notify(parts.decode_balancer, PlaceDecode{*cause.handover});
@@ -206,7 +243,11 @@ void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cau
 
 void Router::report(const Entry& entry, const Cause& cause) {
   const Submission& submission = *entry.submission;
-  notify(seat.wiring->gateway, AttemptFailed{submission.shard, {submission.request, submission.attempt, cause.error, cause.retry, cause.retry_after}});
+  notify(
+      seat.wiring->gateway,
+      AttemptFailed{
+          submission.shard,
+          {submission.request, submission.attempt, cause.error, cause.retry, cause.retry_after}});
 }
 
 void Router::release_everywhere(const AttemptKey& key) {
@@ -217,10 +258,18 @@ void Router::release_everywhere(const AttemptKey& key) {
 void Router::count_end(const Entry& entry, const Cause& cause) {
   NodeMetrics& metrics = seat.node->metrics;
   switch (entry.state) {
-    case RequestState::kFinished: ++metrics.finished; break;
-    case RequestState::kCancelled: ++metrics.cancelled; break;
-    case RequestState::kExpired: ++metrics.expired; break;
-    default: ++metrics.failed[static_cast<std::size_t>(cause.error.code)]; break;
+    case RequestState::kFinished:
+      ++metrics.finished;
+      break;
+    case RequestState::kCancelled:
+      ++metrics.cancelled;
+      break;
+    case RequestState::kExpired:
+      ++metrics.expired;
+      break;
+    default:
+      ++metrics.failed[static_cast<std::size_t>(cause.error.code)];
+      break;
   }
 }
 
@@ -232,7 +281,9 @@ void Router::forget_if_over(RequestId request) {
   }
 }
 
-RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self, ContextPtr node, std::uint32_t part) {
+RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
+                                  ContextPtr node,
+                                  std::uint32_t part) {
   self->state.start(std::move(node), part);
   send_after(self, self->state.seat.node->options.tick, Tick{});
   return {

@@ -1,4 +1,5 @@
-// The ledger: one entry per open answer, one owner, a deadline on every state; the rules are policy/request_machine.
+// The ledger: one entry per open answer, one owner, a deadline on every state; the rules are
+// policy/request_machine.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,10 @@ kernels::SampleSpec sample_spec(const Placement& placement, std::int64_t answere
   return spec;
 }
 
-TokenRun token_run(const Placement& placement, const kernels::RunResult& result, Position position, std::int64_t answered) {
+TokenRun token_run(const Placement& placement,
+                   const kernels::RunResult& result,
+                   Position position,
+                   std::int64_t answered) {
   TokenRun run;
   run.request = placement.submission->request;
   run.attempt = placement.submission->attempt;
@@ -36,8 +39,11 @@ TokenRun token_run(const Placement& placement, const kernels::RunResult& result,
     run.logprobs.push_back(std::move(entry));
   }
   switch (answer_end(placement.rules, answered, result.token)) {
-    case AnswerEnd::kGoesOn: break;
-    case AnswerEnd::kLength: run.finish = Finish::kLength; break;
+    case AnswerEnd::kGoesOn:
+      break;
+    case AnswerEnd::kLength:
+      run.finish = Finish::kLength;
+      break;
     case AnswerEnd::kEndToken:
       run.finish = Finish::kStop;
       run.stop_token = result.token;

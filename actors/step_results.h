@@ -1,4 +1,5 @@
-// Turns what a device returned for one row into what a stream is sent: shared by the prefill and the decode worker.
+// Turns what a device returned for one row into what a stream is sent: shared by the prefill and
+// the decode worker.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,16 @@ namespace shoal {
 kernels::SampleSpec sample_spec(const Placement& placement, std::int64_t answered);
 
 // `result.token` became token number `answered` of the answer, at `position` of the sequence.
-TokenRun token_run(const Placement& placement, const kernels::RunResult& result, Position position, std::int64_t answered);
+TokenRun token_run(const Placement& placement,
+                   const kernels::RunResult& result,
+                   Position position,
+                   std::int64_t answered);
 
 // Collects the runs of one step by shard: one message each.
 class ShardBatches {
  public:
   void add(std::uint32_t shard, TokenRun run) { by_shard_[shard].push_back(std::move(run)); }
+
   void send(const GatewayActor& gateway);
 
  private:

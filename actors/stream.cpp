@@ -1,4 +1,5 @@
-// The truth about one answer: takes tokens in order, drops what is old or doubled, and decides when to try again.
+// The truth about one answer: takes tokens in order, drops what is old or doubled, and decides when
+// to try again.
 #include "actors/stream.h"
 
 #include <algorithm>
@@ -20,7 +21,9 @@ void drop_front(TokenRun& run, std::int64_t count) {
 }  // namespace
 
 Stream::Stream(Submission submission, const StreamLimits& limits, Instant now)
-    : base_(std::move(submission)), limits_(limits), last_progress_(now) {
+    : base_(std::move(submission)),
+      limits_(limits),
+      last_progress_(now) {
   CHECK(base_.prompt != nullptr);
   base_.attempt = std::max(base_.attempt, AttemptId{1});
   sent_ = std::exchange(base_.forced, {});
@@ -51,7 +54,8 @@ StreamStep Stream::on_tokens(TokenRun run, Instant now) {
   } else if (take(run, step)) {
     take_held(step, now);
   } else {
-    raise_attempt(step, Error{Code::kCorrupt, "an attempt went on from other tokens than were sent"}, now);
+    raise_attempt(
+        step, Error{Code::kCorrupt, "an attempt went on from other tokens than were sent"}, now);
   }
   return step;
 }
@@ -60,15 +64,18 @@ StreamStep Stream::on_tokens(TokenRun run, Instant now) {
 bool Stream::take(TokenRun& run, StreamStep& step) {
   const auto end = run.first_position + static_cast<Position>(run.tokens.size());
   const auto overlap = std::min(position(), end) - run.first_position;
-  const auto known = run.first_position - prompt_tokens();  // index in sent_ of the run's first token
-  if (known < 0 || !std::equal(run.tokens.begin(), run.tokens.begin() + overlap, sent_.begin() + known)) {
+  const auto known =
+      run.first_position - prompt_tokens();  // index in sent_ of the run's first token
+  if (known < 0 ||
+      !std::equal(run.tokens.begin(), run.tokens.begin() + overlap, sent_.begin() + known)) {
     return false;
   }
   drop_front(run, overlap);
   sent_.insert(sent_.end(), run.tokens.begin(), run.tokens.end());
   step.tokens.insert(step.tokens.end(), run.tokens.begin(), run.tokens.end());
   std::move(run.logprobs.begin(), run.logprobs.end(), std::back_inserter(step.logprobs));
-  // An end that lies before the position is a repeated batch of a shorter past: the position knows better.
+  // An end that lies before the position is a repeated batch of a shorter past: the position knows
+  // better.
   if (run.finish != Finish::kNone && end == position()) {
     step.finish = run.finish;
     step.stop_token = run.stop_token;
@@ -130,14 +137,17 @@ StreamStep Stream::on_time(Instant now) {
     return step;
   }
   if (now >= base_.deadline + limits_.deadline_grace) {
-    fail_for_good(step, Error{Code::kDeadline, "the request's deadline passed before its answer was complete"});
+    fail_for_good(
+        step,
+        Error{Code::kDeadline, "the request's deadline passed before its answer was complete"});
   } else if (resubmit_at_ && now >= *resubmit_at_) {
     resubmit_at_.reset();
     last_progress_ = now;
     step.submit = submission();
   } else if (held_since_ && now >= *held_since_ + limits_.hold) {
     raise_attempt(step, Error{Code::kPeerLost, "tokens were lost on the way to the stream"}, now);
-  } else if (!resubmit_at_ && now >= last_progress_ + (started_ ? limits_.progress : limits_.first_token)) {
+  } else if (!resubmit_at_ &&
+             now >= last_progress_ + (started_ ? limits_.progress : limits_.first_token)) {
     raise_attempt(step, Error{Code::kUnavailable, "no token came for too long"}, now);
   }
   return step;
@@ -156,21 +166,25 @@ StreamStep Stream::on_stop_string(Position end) {
 
 Instant Stream::next_due() const {
   Instant due = base_.deadline + limits_.deadline_grace;
-  due = std::min(due, resubmit_at_.value_or(last_progress_ + (started_ ? limits_.progress : limits_.first_token)));
+  due = std::min(
+      due,
+      resubmit_at_.value_or(last_progress_ + (started_ ? limits_.progress : limits_.first_token)));
   if (held_since_) {
     due = std::min(due, *held_since_ + limits_.hold);
   }
   return due;
 }
 
-// First the attempt is raised, then the position is read: a batch of the old attempt can no longer move it.
+// First the attempt is raised, then the position is read: a batch of the old attempt can no longer
+// move it.
 void Stream::raise_attempt(StreamStep& step, Error cause, Instant now) {
   held_.clear();
   held_tokens_ = 0;
   held_since_.reset();
   resubmit_at_.reset();
   if (base_.attempt.value >= limits_.attempts) {
-    cause.message += "; gave up after " + std::to_string(limits_.attempts) + " attempts, send the request again";
+    cause.message +=
+        "; gave up after " + std::to_string(limits_.attempts) + " attempts, send the request again";
     cause.code = Code::kUnavailable;
     fail_for_good(step, std::move(cause));
     return;

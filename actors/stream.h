@@ -1,7 +1,9 @@
-// The truth about one answer: what the client has, which attempt is valid, and when another attempt is needed.
+// The truth about one answer: what the client has, which attempt is valid, and when another attempt
+// is needed.
 //
-// Pure: values and instants in, what to do out. One owner (an HTTP shard or a simulated client) calls it from one thread and acts
-// on every StreamStep. Only a stream raises its attempt; each later attempt carries the tokens already sent as forced tokens.
+// Pure: values and instants in, what to do out. One owner (an HTTP shard or a simulated client)
+// calls it from one thread and acts on every StreamStep. Only a stream raises its attempt; each
+// later attempt carries the tokens already sent as forced tokens.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +23,12 @@ struct StreamLimits {
   std::uint32_t attempts = 5;            // most attempts of one request, the first one included
   std::int64_t held_tokens = 64;         // most tokens kept that arrived ahead of the position
   Nanos hold = std::chrono::seconds(1);  // longest wait for the tokens missing before them
-  Nanos progress = std::chrono::seconds(60);     // longest silence between two batches, once the first one came
-  Nanos first_token = std::chrono::minutes(10);  // longest silence before the first batch: queueing is legal there
-  Nanos deadline_grace = std::chrono::seconds(1);  // the router answers at the deadline; the stream itself this much later
+  Nanos progress =
+      std::chrono::seconds(60);  // longest silence between two batches, once the first one came
+  Nanos first_token =
+      std::chrono::minutes(10);  // longest silence before the first batch: queueing is legal there
+  Nanos deadline_grace = std::chrono::seconds(
+      1);  // the router answers at the deadline; the stream itself this much later
 };
 
 // Frees the work of `attempt` at whoever still runs it: FrontDoor::stop(request, attempt, end).
@@ -32,22 +37,25 @@ struct StreamStop {
   Position end = 0;
 };
 
-// What the owner does after one event, in this order: send, stop, submit; then, when done() is true, close the answer.
+// What the owner does after one event, in this order: send, stop, submit; then, when done() is
+// true, close the answer.
 struct StreamStep {
-  std::vector<TokenId> tokens;         // new for the client, in order; tokens[i] is at first_position + i
-  Position first_position = 0;         // in the whole sequence, prompt included
+  std::vector<TokenId> tokens;  // new for the client, in order; tokens[i] is at first_position + i
+  Position first_position = 0;  // in the whole sequence, prompt included
   std::vector<LogprobEntry> logprobs;  // one per token when asked for
   std::vector<StreamStop> stops;
-  std::optional<Submission> submit;    // hand to FrontDoor::submit
-  Finish finish = Finish::kNone;       // the answer is complete
-  TokenId stop_token = -1;             // which token ended it, when finish is kStop
-  std::optional<Error> error;          // the answer failed for good: tell the client, and FrontDoor::closed(request)
-  std::optional<Nanos> retry_after;    // with kNoCapacity
+  std::optional<Submission> submit;  // hand to FrontDoor::submit
+  Finish finish = Finish::kNone;     // the answer is complete
+  TokenId stop_token = -1;           // which token ended it, when finish is kStop
+  std::optional<Error>
+      error;  // the answer failed for good: tell the client, and FrontDoor::closed(request)
+  std::optional<Nanos> retry_after;  // with kNoCapacity
 };
 
 class Stream {
  public:
-  // The owner hands `submission` (attempt 0 raised to 1 if unset) to the front door itself: see submission().
+  // The owner hands `submission` (attempt 0 raised to 1 if unset) to the front door itself: see
+  // submission().
   Stream(Submission submission, const StreamLimits& limits, Instant now);
 
   StreamStep on_tokens(TokenRun run, Instant now);
@@ -56,6 +64,7 @@ class Stream {
   StreamStep on_time(Instant now);
   // A stop string was found: the answer ends at `end` (tokens at end and later are not part of it).
   StreamStep on_stop_string(Position end);
+
   // The client left; nothing is sent any more. The owner calls FrontDoor::closed(request).
   void on_client_left() { done_ = true; }
 
@@ -64,13 +73,20 @@ class Stream {
   Instant next_due() const;
 
   bool done() const { return done_; }
+
   RequestId request() const { return base_.request; }
+
   AttemptId attempt() const { return base_.attempt; }
+
   // Next position to be sent to the client, prompt included.
   Position position() const { return prompt_tokens() + static_cast<Position>(sent_.size()); }
+
   Position prompt_tokens() const { return static_cast<Position>(base_.prompt->size()); }
+
   const std::vector<TokenId>& sent() const { return sent_; }
+
   const std::optional<Basis>& basis() const { return base_.basis; }
+
   std::int64_t cached_tokens() const { return cached_tokens_; }
 
  private:

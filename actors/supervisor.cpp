@@ -1,4 +1,5 @@
-// One star: pings out, heartbeats in, a judgement per tick; a lost part is replaced within the restart budget.
+// One star: pings out, heartbeats in, a judgement per tick; a lost part is replaced within the
+// restart budget.
 #include "actors/supervisor.h"
 
 #include <algorithm>
@@ -14,17 +15,23 @@ namespace part {
 std::string name(std::uint32_t part) {
   if (part >= kFirstWorker) {
     const std::uint32_t rank = (part - kFirstWorker) / 2;
-    return ((part - kFirstWorker) % 2 == 0 ? "prefill_worker." : "decode_worker.") + std::to_string(rank);
+    return ((part - kFirstWorker) % 2 == 0 ? "prefill_worker." : "decode_worker.") +
+           std::to_string(rank);
   }
   if (part >= kPrefillBalancer && part < kPrefillGroup) {
     return "prefill_balancer." + std::to_string(part - kPrefillBalancer);
   }
   switch (part) {
-    case kGateway: return "gateway";
-    case kRouter: return "router";
-    case kPrefillGroup: return "prefill_group";
-    case kDecodeBalancer: return "decode_balancer";
-    default: return "decode_group";
+    case kGateway:
+      return "gateway";
+    case kRouter:
+      return "router";
+    case kPrefillGroup:
+      return "prefill_group";
+    case kDecodeBalancer:
+      return "decode_balancer";
+    default:
+      return "decode_group";
   }
 }
 
@@ -34,11 +41,16 @@ namespace {
 
 PartState part_state(HealthVerdict verdict) {
   switch (verdict) {
-    case HealthVerdict::kStarting: return PartState::kStarting;
-    case HealthVerdict::kOk: return PartState::kOk;
-    case HealthVerdict::kBusy: return PartState::kBusy;
-    case HealthVerdict::kDegraded: return PartState::kDegraded;
-    case HealthVerdict::kDead: return PartState::kDead;
+    case HealthVerdict::kStarting:
+      return PartState::kStarting;
+    case HealthVerdict::kOk:
+      return PartState::kOk;
+    case HealthVerdict::kBusy:
+      return PartState::kBusy;
+    case HealthVerdict::kDegraded:
+      return PartState::kDegraded;
+    case HealthVerdict::kDead:
+      return PartState::kDead;
   }
   return PartState::kDead;
 }
@@ -46,12 +58,18 @@ PartState part_state(HealthVerdict verdict) {
 // The worst part speaks for the node; busy parts make a busy node.
 int severity(PartState state) {
   switch (state) {
-    case PartState::kOk: return 0;
-    case PartState::kBusy: return 1;
-    case PartState::kDraining: return 2;
-    case PartState::kStarting: return 3;
-    case PartState::kDegraded: return 4;
-    case PartState::kDead: return 5;
+    case PartState::kOk:
+      return 0;
+    case PartState::kBusy:
+      return 1;
+    case PartState::kDraining:
+      return 2;
+    case PartState::kStarting:
+      return 3;
+    case PartState::kDegraded:
+      return 4;
+    case PartState::kDead:
+      return 5;
   }
   return 5;
 }
@@ -74,7 +92,10 @@ struct Supervisor {
   std::deque<Instant> restarts;
   bool gave_up = false;
 
-  ~Supervisor() { end_pipeline(); end_actor(wiring.gateway); }
+  ~Supervisor() {
+    end_pipeline();
+    end_actor(wiring.gateway);
+  }
 
   void start();
   void tick();
@@ -191,8 +212,15 @@ void Supervisor::stop_serving() {
     node->log.event(LogLevel::kError, "node.dead", {{"action", "restart the process"}});
   }
   end_pipeline();
-  wiring = Wiring{.supervisor = wiring.supervisor, .gateway = wiring.gateway, .router = {}, .prefill_balancers = {}, .prefill_group = {},
-                  .prefill_workers = {}, .decode_balancer = {}, .decode_group = {}, .decode_workers = {}};
+  wiring = Wiring{.supervisor = wiring.supervisor,
+                  .gateway = wiring.gateway,
+                  .router = {},
+                  .prefill_balancers = {},
+                  .prefill_group = {},
+                  .prefill_workers = {},
+                  .decode_balancer = {},
+                  .decode_group = {},
+                  .decode_workers = {}};
   tell_wiring();
   judge(node->now());
 }
@@ -231,7 +259,8 @@ void Supervisor::judge(Instant now) {
       verdict = {HealthVerdict::kDead, "lost and not replaced"};
     }
     const PartState state = part_state(verdict.verdict);
-    health.parts.push_back({part::name(p), state, std::string(verdict.cause), now - watched[p].pulse.last_progress});
+    health.parts.push_back(
+        {part::name(p), state, std::string(verdict.cause), now - watched[p].pulse.last_progress});
     if (severity(state) > severity(health.state)) {
       health.state = state;
     }
@@ -250,13 +279,17 @@ void Supervisor::end_part(const EndPart& message) {
   });
 }
 
-SupervisorActor::behavior_type supervisor(SupervisorActor::stateful_pointer<Supervisor> self, ContextPtr node, GatewayActor gateway, Blueprint blueprint) {
+SupervisorActor::behavior_type supervisor(SupervisorActor::stateful_pointer<Supervisor> self,
+                                          ContextPtr node,
+                                          GatewayActor gateway,
+                                          Blueprint blueprint) {
   Supervisor& state = self->state;
   state.node = std::move(node);
   state.me = self;
   state.blueprint = std::move(blueprint);
   state.wiring.gateway = std::move(gateway);
-  state.monitors.start(self, [&state](std::uint32_t part, const std::string& reason) { state.lose(part, reason); });
+  state.monitors.start(
+      self, [&state](std::uint32_t part, const std::string& reason) { state.lose(part, reason); });
   state.start();
   send_after(self, Nanos{0}, Tick{});
   return {
@@ -271,7 +304,10 @@ SupervisorActor::behavior_type supervisor(SupervisorActor::stateful_pointer<Supe
 
 }  // namespace
 
-SupervisorActor spawn_supervisor(caf::actor_system& system, ContextPtr node, GatewayActor gateway, Blueprint blueprint) {
+SupervisorActor spawn_supervisor(caf::actor_system& system,
+                                 ContextPtr node,
+                                 GatewayActor gateway,
+                                 Blueprint blueprint) {
   return system.spawn(supervisor, std::move(node), std::move(gateway), std::move(blueprint));
 }
 

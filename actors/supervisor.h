@@ -1,5 +1,6 @@
-// Keeps the node's parts alive and says how they are: pings everybody, judges by progress, replaces a lost worker in place and
-// rebuilds the whole pipeline when anything else but the gateway is lost.
+// Keeps the node's parts alive and says how they are: pings everybody, judges by progress, replaces
+// a lost worker in place and rebuilds the whole pipeline when anything else but the gateway is
+// lost.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,33 @@ inline constexpr std::uint32_t kPrefillGroup = kPrefillBalancer + kPrefillClasse
 inline constexpr std::uint32_t kDecodeBalancer = kPrefillGroup + 1;
 inline constexpr std::uint32_t kDecodeGroup = kDecodeBalancer + 1;
 inline constexpr std::uint32_t kFirstWorker = kDecodeGroup + 1;
-constexpr std::uint32_t prefill_worker(std::uint32_t rank) { return kFirstWorker + 2 * rank; }
-constexpr std::uint32_t decode_worker(std::uint32_t rank) { return kFirstWorker + 2 * rank + 1; }
-constexpr std::uint32_t count(std::size_t ranks) { return kFirstWorker + 2 * static_cast<std::uint32_t>(ranks); }
+
+constexpr std::uint32_t prefill_worker(std::uint32_t rank) {
+  return kFirstWorker + 2 * rank;
+}
+
+constexpr std::uint32_t decode_worker(std::uint32_t rank) {
+  return kFirstWorker + 2 * rank + 1;
+}
+
+constexpr std::uint32_t count(std::size_t ranks) {
+  return kFirstWorker + 2 * static_cast<std::uint32_t>(ranks);
+}
+
 std::string name(std::uint32_t part);
 }  // namespace part
 
 // How to make parts; given by the composition root.
 struct Blueprint {
-  std::function<Wiring(const SupervisorActor&, const GatewayActor&)> pipeline;  // everything behind the gateway
+  std::function<Wiring(const SupervisorActor&, const GatewayActor&)>
+      pipeline;  // everything behind the gateway
   std::function<PrefillWorkerActor(std::uint32_t rank)> prefill_worker;
   std::function<DecodeWorkerActor(std::uint32_t rank)> decode_worker;
 };
 
-SupervisorActor spawn_supervisor(caf::actor_system& system, ContextPtr node, GatewayActor gateway, Blueprint blueprint);
+SupervisorActor spawn_supervisor(caf::actor_system& system,
+                                 ContextPtr node,
+                                 GatewayActor gateway,
+                                 Blueprint blueprint);
 
 }  // namespace shoal

@@ -8,7 +8,9 @@
 namespace shoal::wire_codec {
 namespace {
 
-tl::unexpected<Error> corrupt(const char* field) { return fail(Code::kCorrupt, std::string("wire message: ") + field + " is damaged"); }
+tl::unexpected<Error> corrupt(const char* field) {
+  return fail(Code::kCorrupt, std::string("wire message: ") + field + " is damaged");
+}
 
 template <class Message>
 Result<Message> parse(std::string_view bytes, const char* name) {
@@ -56,7 +58,8 @@ void put(const Sampling& sampling, wire::Sampling& out) {
   out.set_has_seed(sampling.has_seed);
   out.set_max_tokens(sampling.max_tokens);
   out.set_min_tokens(sampling.min_tokens);
-  out.mutable_stop_token_ids()->Assign(sampling.stop_token_ids.begin(), sampling.stop_token_ids.end());
+  out.mutable_stop_token_ids()->Assign(sampling.stop_token_ids.begin(),
+                                       sampling.stop_token_ids.end());
   out.set_ignore_eos(sampling.ignore_eos);
   out.set_logprobs(sampling.logprobs);
 }
@@ -145,7 +148,9 @@ Result<TokenRun> get(const wire::TokenRun& in) {
 
 Result<std::string> encode(const Submission& submission, Instant now) {
   if (submission.prompt->size() > kInlineTokens) {
-    return fail(Code::kTooLarge, "a prompt of " + std::to_string(submission.prompt->size()) + " tokens travels as a buffer, not inside a message");
+    return fail(Code::kTooLarge,
+                "a prompt of " + std::to_string(submission.prompt->size()) +
+                    " tokens travels as a buffer, not inside a message");
   }
   wire::Submission out;
   out.set_request(submission.request.value);
@@ -171,7 +176,8 @@ Result<Submission> decode_submission(std::string_view bytes, Instant now) {
   submission.attempt = AttemptId{in.attempt()};
   submission.shard = in.shard();
   submission.choice = in.choice();
-  submission.prompt = std::make_shared<const std::vector<TokenId>>(in.prompt().begin(), in.prompt().end());
+  submission.prompt =
+      std::make_shared<const std::vector<TokenId>>(in.prompt().begin(), in.prompt().end());
   submission.forced.assign(in.forced().begin(), in.forced().end());
   submission.sampling = get(in.sampling());
   TRY(submission.mode, mode_of(in.mode()));

@@ -1,5 +1,6 @@
-// Encodes what may leave the process as Protobuf bytes (schemas/wire.proto), for the body of an Envelope, and decodes it with every
-// size and enumerator checked. Inside one process messages travel as pointers and never pass here.
+// Encodes what may leave the process as Protobuf bytes (schemas/wire.proto), for the body of an
+// Envelope, and decodes it with every size and enumerator checked. Inside one process messages
+// travel as pointers and never pass here.
 #pragma once
 
 #include <string>
@@ -25,7 +26,8 @@ struct ShardFailure {
   StreamFailure failure;
 };
 
-// Deadlines travel as the time left, because two nodes' clocks are never compared. kTooLarge: the prompt needs a buffer.
+// Deadlines travel as the time left, because two nodes' clocks are never compared. kTooLarge: the
+// prompt needs a buffer.
 Result<std::string> encode(const Submission& submission, Instant now);
 std::string encode(const ShardRuns& batch);
 std::string encode(const ShardFailure& failure);

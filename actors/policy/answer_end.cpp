@@ -14,7 +14,8 @@ AnswerRules answer_rules(const Sampling& sampling, std::int64_t max_tokens, Toke
 }
 
 AnswerEnd answer_end(const AnswerRules& rules, std::int64_t count, TokenId token) {
-  if (std::find(rules.end_tokens.begin(), rules.end_tokens.end(), token) != rules.end_tokens.end()) {
+  if (std::find(rules.end_tokens.begin(), rules.end_tokens.end(), token) !=
+      rules.end_tokens.end()) {
     return AnswerEnd::kEndToken;
   }
   return count >= rules.max_tokens ? AnswerEnd::kLength : AnswerEnd::kGoesOn;

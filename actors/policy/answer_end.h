@@ -1,4 +1,5 @@
-// When an answer ends and which tokens it may not contain yet: EOS and stop tokens from min_tokens on, max_tokens at the latest.
+// When an answer ends and which tokens it may not contain yet: EOS and stop tokens from min_tokens
+// on, max_tokens at the latest.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,9 @@ namespace shoal {
 
 struct AnswerRules {
   std::int64_t min_tokens = 0;
-  std::int64_t max_tokens = 0;          // already cut to the context
-  std::vector<TokenId> end_tokens;      // any of them ends the answer: EOS unless ignored, and the client's
+  std::int64_t max_tokens = 0;  // already cut to the context
+  std::vector<TokenId>
+      end_tokens;  // any of them ends the answer: EOS unless ignored, and the client's
 };
 
 enum class AnswerEnd : std::uint8_t { kGoesOn, kEndToken, kLength };

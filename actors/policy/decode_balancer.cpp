@@ -5,11 +5,15 @@
 
 namespace shoal {
 
-std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks, const DecodeNeed& need, const CostModel& cost, std::int64_t max_batch) {
+std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
+                                             const DecodeNeed& need,
+                                             const CostModel& cost,
+                                             std::int64_t max_batch) {
   std::optional<DecodeChoice> best;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const DecodeRank& rank = ranks[r];
-    const bool fits = rank.alive && rank.device == need.device && rank.live < max_batch && rank.free_blocks >= need.blocks;
+    const bool fits = rank.alive && rank.device == need.device && rank.live < max_batch &&
+                      rank.free_blocks >= need.blocks;
     if (!fits) {
       continue;
     }

@@ -1,5 +1,5 @@
-// Which decode rank an answer joins: among the ranks that can take it, the one whose step would be shortest with it (predicted ns),
-// so that counts and KV lengths are balanced in one unit.
+// Which decode rank an answer joins: among the ranks that can take it, the one whose step would be
+// shortest with it (predicted ns), so that counts and KV lengths are balanced in one unit.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,11 @@ struct DecodeChoice {
   Nanos step{0};  // predicted step time with the answer
 };
 
-// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index. KV does not move between devices here.
-std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks, const DecodeNeed& need, const CostModel& cost, std::int64_t max_batch);
+// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index. KV does not move
+// between devices here.
+std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
+                                             const DecodeNeed& need,
+                                             const CostModel& cost,
+                                             std::int64_t max_batch);
 
 }  // namespace shoal

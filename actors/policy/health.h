@@ -1,5 +1,6 @@
-// What is said about a part: from what it finished, not from being alive. A part that answers heartbeats with work and without
-// progress is degraded; one that does not answer is suspected, then dead.
+// What is said about a part: from what it finished, not from being alive. A part that answers
+// heartbeats with work and without progress is degraded; one that does not answer is suspected,
+// then dead.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,17 @@ struct HealthLimits {
   Nanos heartbeat{0};
   std::int64_t suspect = 3;  // heartbeats missed
   std::int64_t dead = 10;
-  Nanos stall{0};            // work without progress
+  Nanos stall{0};  // work without progress
 };
 
 enum class HealthVerdict : std::uint8_t { kStarting, kOk, kBusy, kDegraded, kDead };
 
 struct PartPulse {
-  bool heard = false;          // at least one heartbeat came
+  bool heard = false;  // at least one heartbeat came
   Instant started;
   Instant last_heartbeat;
-  Instant last_progress;       // when its count of finished work last moved, or it last had nothing to do
+  Instant
+      last_progress;  // when its count of finished work last moved, or it last had nothing to do
   bool has_work = false;
 };
 

@@ -1,5 +1,6 @@
-// Length classes and the choice of a prefill instance: a request belongs to the class of its predicted work, and goes to the
-// instance that would finish it first. Work, not length: 1,000 tokens behind a prefix of 100,000 cost more than alone.
+// Length classes and the choice of a prefill instance: a request belongs to the class of its
+// predicted work, and goes to the instance that would finish it first. Work, not length: 1,000
+// tokens behind a prefix of 100,000 cost more than alone.
 #pragma once
 
 #include <array>
@@ -28,7 +29,10 @@ struct PrefillChoice {
   Nanos finish{0};  // from now: its backlog plus this work
 };
 
-// Nothing: every instance is gone or has `waiting_limit` requests of the class ahead of admission. Ties go to the lower index.
-std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances, Nanos work, std::int64_t waiting_limit);
+// Nothing: every instance is gone or has `waiting_limit` requests of the class ahead of admission.
+// Ties go to the lower index.
+std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
+                                                   Nanos work,
+                                                   std::int64_t waiting_limit);
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
-// Which rows of a sequence run next and through which layers. Exact: all layers, any border. Bounded: the prompt through the encoder
-// half, its last window kept for the decoder half, which runs once at the prompt's end; tokens a client already has (a later
-// attempt) follow as decode rows, because that is how they were computed the first time.
+// Which rows of a sequence run next and through which layers. Exact: all layers, any border.
+// Bounded: the prompt through the encoder half, its last window kept for the decoder half, which
+// runs once at the prompt's end; tokens a client already has (a later attempt) follow as decode
+// rows, because that is how they were computed the first time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace shoal {
 
 struct PrefillSpan {
   Position prompt = 0;
-  Position total = 0;  // prompt plus forced tokens; the token sampled at the end is at this position
+  Position total =
+      0;  // prompt plus forced tokens; the token sampled at the end is at this position
   BasisMode mode = BasisMode::kBounded;
 };
 

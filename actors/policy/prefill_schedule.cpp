@@ -25,10 +25,14 @@ struct PrefillSchedule::Room {
   std::vector<Pick> picks;
 
   bool fits_somewhere(std::int64_t blocks) const {
-    return std::any_of(ranks.begin(), ranks.end(), [blocks](const PrefillRank& r) { return r.alive && fits(r.room, blocks); });
+    return std::any_of(ranks.begin(), ranks.end(), [blocks](const PrefillRank& r) {
+      return r.alive && fits(r.room, blocks);
+    });
   }
 
-  bool may_start(const PrefillJob& job) const { return (patient == nullptr || patient == &job) && fits_somewhere(job.blocks); }
+  bool may_start(const PrefillJob& job) const {
+    return (patient == nullptr || patient == &job) && fits_somewhere(job.blocks);
+  }
 
   bool is_picked(const PrefillJob& job) const {
     return std::any_of(picks.begin(), picks.end(), [&job](const Pick& p) { return p.job == &job; });
@@ -36,8 +40,11 @@ struct PrefillSchedule::Room {
 };
 
 std::vector<PrefillChunk> PrefillSchedule::plan(std::span<const PrefillRank> ranks, Instant now) {
-  Room room{.ranks = {ranks.begin(), ranks.end()}, .load = std::vector<Nanos>(ranks.size(), Nanos{0}), .picks = {}};
-  const auto alive = std::count_if(ranks.begin(), ranks.end(), [](const PrefillRank& r) { return r.alive; });
+  Room room{.ranks = {ranks.begin(), ranks.end()},
+            .load = std::vector<Nanos>(ranks.size(), Nanos{0}),
+            .picks = {}};
+  const auto alive =
+      std::count_if(ranks.begin(), ranks.end(), [](const PrefillRank& r) { return r.alive; });
   room.left = limits_.quota * alive;
   if (alive == 0 || jobs_.empty()) {
     return {};
@@ -66,7 +73,8 @@ void PrefillSchedule::find_patient(Room& room, Instant now) const {
 
 void PrefillSchedule::refill_deficits(Nanos total) {
   for (int k = 0; k < kPrefillClasses; ++k) {
-    const bool waits = std::any_of(jobs_.begin(), jobs_.end(), [k](const PrefillJob& job) { return job.length_class == k; });
+    const bool waits = std::any_of(
+        jobs_.begin(), jobs_.end(), [k](const PrefillJob& job) { return job.length_class == k; });
     Nanos& deficit = deficit_[static_cast<std::size_t>(k)];
     deficit = waits ? std::min(deficit + total / kPrefillClasses, total) : Nanos{0};
   }
@@ -75,7 +83,8 @@ void PrefillSchedule::refill_deficits(Nanos total) {
 PrefillJob* PrefillSchedule::next_of_class(int length_class, const Room& room) {
   PrefillJob* best = nullptr;
   for (PrefillJob& job : jobs_) {
-    if (job.length_class != length_class || room.is_picked(job) || (!job.rank && !room.may_start(job))) {
+    if (job.length_class != length_class || room.is_picked(job) ||
+        (!job.rank && !room.may_start(job))) {
       continue;
     }
     if (best == nullptr || job.deadline - job.work < best->deadline - best->work) {
@@ -96,7 +105,8 @@ void PrefillSchedule::pick_from(int length_class, bool charged, Room& room) {
     if (charged) {
       budget = std::min(budget, deficit);
     }
-    const std::int64_t rows = cost_.fit_chunk(budget, job->done, chunk_border(job->span, job->done) - job->done);
+    const std::int64_t rows =
+        cost_.fit_chunk(budget, job->done, chunk_border(job->span, job->done) - job->done);
     const Nanos cost = cost_.rows_only(rows, job->done);
     room.picks.push_back({job, rows, cost, charged ? cost : Nanos{0}});
     if (room.patient == job) {
@@ -117,7 +127,8 @@ void PrefillSchedule::extend_picks(int length_class, Room& room) {
     if (job.length_class != length_class || budget <= Nanos{0}) {
       continue;
     }
-    const std::int64_t rows = cost_.fit_chunk(pick.cost + budget, job.done, chunk_border(job.span, job.done) - job.done);
+    const std::int64_t rows =
+        cost_.fit_chunk(pick.cost + budget, job.done, chunk_border(job.span, job.done) - job.done);
     const Nanos cost = cost_.rows_only(rows, job.done);
     if (rows > pick.rows && cost - pick.cost <= budget) {
       room.left -= cost - pick.cost;
@@ -130,7 +141,8 @@ void PrefillSchedule::extend_picks(int length_class, Room& room) {
 std::vector<PrefillChunk> PrefillSchedule::place(Room& room) {
   // Started requests first, they cannot move; then the new ones, longest first.
   std::stable_sort(room.picks.begin(), room.picks.end(), [](const Pick& a, const Pick& b) {
-    return std::tuple(a.job->rank.has_value() ? 0 : 1, -a.cost) < std::tuple(b.job->rank.has_value() ? 0 : 1, -b.cost);
+    return std::tuple(a.job->rank.has_value() ? 0 : 1, -a.cost) <
+           std::tuple(b.job->rank.has_value() ? 0 : 1, -b.cost);
   });
   std::vector<PrefillChunk> chunks;
   for (const Pick& pick : room.picks) {
@@ -157,9 +169,11 @@ std::optional<PrefillChunk> PrefillSchedule::place_one(const Pick& pick, Room& r
     return std::nullopt;
   }
   const Nanos left = limits_.quota - room.load[*rank];
-  const std::int64_t rows = std::min(pick.rows, cost_.fit_chunk(left, job.done, chunk_border(job.span, job.done) - job.done));
+  const std::int64_t rows = std::min(
+      pick.rows, cost_.fit_chunk(left, job.done, chunk_border(job.span, job.done) - job.done));
   const Nanos cost = cost_.rows_only(rows, job.done);
-  // Even a quota below one block lets one chunk run: a step that does nothing would never end the queue.
+  // Even a quota below one block lets one chunk run: a step that does nothing would never end the
+  // queue.
   if (room.load[*rank] > Nanos{0} && cost > left) {
     return std::nullopt;
   }
@@ -184,12 +198,16 @@ bool PrefillSchedule::finish_chunk(RequestId request, AttemptId attempt, std::in
 }
 
 bool PrefillSchedule::remove(RequestId request, AttemptId attempt) {
-  return std::erase_if(jobs_, [&](const PrefillJob& job) { return job.request == request && job.attempt == attempt; }) > 0;
+  return std::erase_if(jobs_, [&](const PrefillJob& job) {
+           return job.request == request && job.attempt == attempt;
+         }) > 0;
 }
 
 std::vector<PrefillJob> PrefillSchedule::lose_rank(std::size_t rank) {
   std::vector<PrefillJob> lost;
-  std::copy_if(jobs_.begin(), jobs_.end(), std::back_inserter(lost), [rank](const PrefillJob& job) { return job.rank == rank; });
+  std::copy_if(jobs_.begin(), jobs_.end(), std::back_inserter(lost), [rank](const PrefillJob& job) {
+    return job.rank == rank;
+  });
   std::erase_if(jobs_, [rank](const PrefillJob& job) { return job.rank == rank; });
   return lost;
 }
@@ -204,7 +222,9 @@ PrefillBacklog PrefillSchedule::backlog() const {
 }
 
 PrefillJob* PrefillSchedule::find(RequestId request, AttemptId attempt) {
-  const auto it = std::find_if(jobs_.begin(), jobs_.end(), [&](const PrefillJob& job) { return job.request == request && job.attempt == attempt; });
+  const auto it = std::find_if(jobs_.begin(), jobs_.end(), [&](const PrefillJob& job) {
+    return job.request == request && job.attempt == attempt;
+  });
   return it == jobs_.end() ? nullptr : &*it;
 }
 

@@ -1,9 +1,10 @@
-// One prefill step of a group: which requests run how many rows on which rank. Deficit round robin in predicted ns between the
-// length classes; inside a class the earliest (deadline - work) first; a long prompt holds at most its class's quota of a step.
-// New requests are placed longest first on the rank with least load (LPT); a started one stays where its KV is.
+// One prefill step of a group: which requests run how many rows on which rank. Deficit round robin
+// in predicted ns between the length classes; inside a class the earliest (deadline - work) first;
+// a long prompt holds at most its class's quota of a step. New requests are placed longest first on
+// the rank with least load (LPT); a started one stays where its KV is.
 //
-// A request starts only when its worst case of KV fits on a rank. Who fits may pass who does not, until somebody has waited for
-// longer than `kv_patience`: then nobody starts before him.
+// A request starts only when its worst case of KV fits on a rank. Who fits may pass who does not,
+// until somebody has waited for longer than `kv_patience`: then nobody starts before him.
 #pragma once
 
 #include <array>
@@ -29,9 +30,9 @@ struct PrefillJob {
   Nanos work{0};
   Instant arrived;
   Instant deadline;
-  std::int64_t blocks = 0;             // worst case, for its whole life
+  std::int64_t blocks = 0;  // worst case, for its whole life
   Position done = 0;
-  std::optional<std::size_t> rank;     // set when it starts
+  std::optional<std::size_t> rank;  // set when it starts
 };
 
 struct PrefillChunk {
@@ -65,6 +66,7 @@ class PrefillSchedule {
   PrefillSchedule(const CostModel& cost, const Limits& limits) : cost_(cost), limits_(limits) {}
 
   void add(const PrefillJob& job) { jobs_.push_back(job); }
+
   bool remove(RequestId request, AttemptId attempt);
   // Forgets what ran on a rank that is gone.
   std::vector<PrefillJob> lose_rank(std::size_t rank);
@@ -75,6 +77,7 @@ class PrefillSchedule {
   bool finish_chunk(RequestId request, AttemptId attempt, std::int64_t rows);
 
   PrefillBacklog backlog() const;
+
   std::size_t size() const { return jobs_.size(); }
 
  private:
@@ -91,7 +94,8 @@ class PrefillSchedule {
 
   CostModel cost_;
   Limits limits_;
-  std::vector<PrefillJob> jobs_;  // in order of arrival; few: what is queued at this group plus what runs
+  std::vector<PrefillJob>
+      jobs_;  // in order of arrival; few: what is queued at this group plus what runs
   std::array<Nanos, kPrefillClasses> deficit_{};
 };
 

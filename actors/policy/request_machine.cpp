@@ -13,7 +13,9 @@ constexpr RequestStep to(RequestState next, int commands = kDoNothing) {
   return {next, static_cast<std::uint8_t>(commands), {}};
 }
 
-constexpr RequestStep ignore(std::string_view reason) { return {kReceived, kDoNothing, reason}; }
+constexpr RequestStep ignore(std::string_view reason) {
+  return {kReceived, kDoNothing, reason};
+}
 
 constexpr std::string_view kEarly = "the request is not placed yet";
 constexpr std::string_view kSeen = "a later event of this attempt came already";
@@ -23,72 +25,115 @@ constexpr std::string_view kTaken = "only a queue refuses, and it is in none";
 
 using Row = std::array<RequestStep, kRequestEvents>;
 
+// clang-format off
 constexpr std::array<Row, kLiveRequestStates> kTable = {{
-    // Columns: accepted, prefill started, prefill done, decode placed, decode joined, answer done,
-    //          refused, lost, stopped, superseded, client left, timer.
-    // Received
-    Row{to(kQueued, kPlacePrefill), ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly),
-        to(kFailed, kReport), to(kFailed, kReport), to(kFinished), to(kCancelled), to(kCancelled), to(kExpired, kReport)},
-    // Queued
-    Row{ignore(kSeen), to(kPrefilling), to(kQueuedDecode, kPlaceDecode), ignore(kAhead), ignore(kAhead), to(kFinished),
-        to(kFailed, kReport), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill), to(kCancelled, kReleasePrefill),
-        to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
-    // Prefilling
-    Row{ignore(kSeen), ignore(kSeen), to(kQueuedDecode, kPlaceDecode), ignore(kAhead), ignore(kAhead), to(kFinished),
-        ignore(kTaken), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill), to(kCancelled, kReleasePrefill),
-        to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
-    // Queued for decode
-    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen), to(kHandingOver), to(kDecoding), to(kFinished),
-        to(kFailed, kReport), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode), to(kCancelled, kReleaseDecode),
-        to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
-    // Handing over
-    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen), ignore(kSeen), to(kDecoding), to(kFinished),
-        ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode), to(kCancelled, kReleaseDecode),
-        to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
-    // Decoding
-    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen), ignore(kSeen), ignore(kSeen), to(kFinished),
-        ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode), to(kCancelled, kReleaseDecode),
-        to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
+    // accepted, prefill started, prefill done,
+    // decode placed, decode joined, answer done,
+    // refused, lost, stopped,
+    // superseded, client left, timer
+    // -- Received
+    Row{to(kQueued, kPlacePrefill), ignore(kEarly), ignore(kEarly),
+        ignore(kEarly), ignore(kEarly), ignore(kEarly),
+        to(kFailed, kReport), to(kFailed, kReport), to(kFinished),
+        to(kCancelled), to(kCancelled), to(kExpired, kReport)},
+    // -- Queued
+    Row{ignore(kSeen), to(kPrefilling), to(kQueuedDecode, kPlaceDecode),
+        ignore(kAhead), ignore(kAhead), to(kFinished),
+        to(kFailed, kReport), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
+        to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
+    // -- Prefilling
+    Row{ignore(kSeen), ignore(kSeen), to(kQueuedDecode, kPlaceDecode),
+        ignore(kAhead), ignore(kAhead), to(kFinished),
+        ignore(kTaken), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
+        to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
+    // -- Queued for decode
+    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
+        to(kHandingOver), to(kDecoding), to(kFinished),
+        to(kFailed, kReport), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
+        to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
+    // -- Handing over
+    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
+        ignore(kSeen), to(kDecoding), to(kFinished),
+        ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
+        to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
+    // -- Decoding
+    Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
+        ignore(kSeen), ignore(kSeen), to(kFinished),
+        ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
+        to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
 }};
+// clang-format on
 
 }  // namespace
 
 RequestStep next_step(RequestState state, RequestEvent event) {
-  RequestStep step = is_terminal(state) ? ignore(kOver) : kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
+  RequestStep step = is_terminal(state)
+                         ? ignore(kOver)
+                         : kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
   if (!step.ignored.empty()) {
     step.next = state;
   }
   return step;
 }
 
-Instant state_due(RequestState state, Instant entered, Instant deadline, const RequestLimits& limits) {
+Instant state_due(RequestState state,
+                  Instant entered,
+                  Instant deadline,
+                  const RequestLimits& limits) {
   Nanos limit{0};
   switch (state) {
     case kReceived:
-    case kQueued: limit = limits.queued; break;
-    case kPrefilling: limit = limits.prefilling; break;
-    case kQueuedDecode: limit = limits.queued_decode; break;
-    case kHandingOver: limit = limits.handing_over; break;
-    case kDecoding: limit = limits.decoding; break;
+    case kQueued:
+      limit = limits.queued;
+      break;
+    case kPrefilling:
+      limit = limits.prefilling;
+      break;
+    case kQueuedDecode:
+      limit = limits.queued_decode;
+      break;
+    case kHandingOver:
+      limit = limits.handing_over;
+      break;
+    case kDecoding:
+      limit = limits.decoding;
+      break;
     case kFinished:
     case kFailed:
     case kCancelled:
-    case kExpired: return Instant::max();
+    case kExpired:
+      return Instant::max();
   }
   return std::min(entered + limit, deadline);
 }
 
 std::string_view to_string(RequestState state) {
-  constexpr std::array<std::string_view, kRequestStates> kNames = {"received",     "queued",   "prefilling", "queued_decode",
-                                                                   "handing_over", "decoding", "finished",   "failed",
-                                                                   "cancelled",    "expired"};
+  constexpr std::array<std::string_view, kRequestStates> kNames = {"received",
+                                                                   "queued",
+                                                                   "prefilling",
+                                                                   "queued_decode",
+                                                                   "handing_over",
+                                                                   "decoding",
+                                                                   "finished",
+                                                                   "failed",
+                                                                   "cancelled",
+                                                                   "expired"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
 std::string_view to_string(RequestEvent event) {
-  constexpr std::array<std::string_view, kRequestEvents> kNames = {
-      "accepted",    "prefill_started", "prefill_done", "decode_placed", "decode_joined", "answer_done",
-      "refused",     "lost",            "stopped",      "superseded",    "client_left",   "timer"};
+  constexpr std::array<std::string_view, kRequestEvents> kNames = {"accepted",
+                                                                   "prefill_started",
+                                                                   "prefill_done",
+                                                                   "decode_placed",
+                                                                   "decode_joined",
+                                                                   "answer_done",
+                                                                   "refused",
+                                                                   "lost",
+                                                                   "stopped",
+                                                                   "superseded",
+                                                                   "client_left",
+                                                                   "timer"};
   return kNames[static_cast<std::size_t>(event)];
 }
 

@@ -1,7 +1,9 @@
-// The ledger's rules: what happens to one attempt of a request on each event, as one table of (state, event).
+// The ledger's rules: what happens to one attempt of a request on each event, as one table of
+// (state, event).
 //
-// Every state but the last four has a timer. A terminal state is entered once; what comes later is ignored, and every ignored pair
-// says why. The owner (router) fences by attempt: an event of another attempt never gets here.
+// Every state but the last four has a timer. A terminal state is entered once; what comes later is
+// ignored, and every ignored pair says why. The owner (router) fences by attempt: an event of
+// another attempt never gets here.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +14,8 @@
 namespace shoal {
 
 enum class RequestState : std::uint8_t {
-  kReceived,      // known, not placed
-  kQueued,        // at the prefill balancer of its class, or at a group without KV yet
+  kReceived,  // known, not placed
+  kQueued,    // at the prefill balancer of its class, or at a group without KV yet
   kPrefilling,
   kQueuedDecode,  // first token sent; waits for a place in a decode batch
   kHandingOver,   // placed; the rank has not confirmed
@@ -27,18 +29,18 @@ inline constexpr int kRequestStates = 10;
 inline constexpr int kLiveRequestStates = 6;
 
 enum class RequestEvent : std::uint8_t {
-  kAccepted,        // the router checked it
+  kAccepted,  // the router checked it
   kPrefillStarted,
-  kPrefillDone,     // first token sent, KV ready to be handed over
+  kPrefillDone,  // first token sent, KV ready to be handed over
   kDecodePlaced,
   kDecodeJoined,
-  kAnswerDone,      // the last token was sent
-  kRefused,         // a queue is full, or the request cannot be served
-  kLost,            // the part that worked on it failed
-  kStopped,         // the stream is complete (stop string)
-  kSuperseded,      // a later attempt came
+  kAnswerDone,  // the last token was sent
+  kRefused,     // a queue is full, or the request cannot be served
+  kLost,        // the part that worked on it failed
+  kStopped,     // the stream is complete (stop string)
+  kSuperseded,  // a later attempt came
   kClientLeft,
-  kTimer,           // its due time passed
+  kTimer,  // its due time passed
 };
 inline constexpr int kRequestEvents = 12;
 
@@ -47,9 +49,10 @@ enum RequestCommand : std::uint8_t {
   kDoNothing = 0,
   kPlacePrefill = 1,
   kPlaceDecode = 2,
-  kReleasePrefill = 4,  // balancer, group and worker of the prefill path free what they hold of this attempt
-  kReleaseDecode = 8,   // the same for the decode path
-  kReport = 16,         // the attempt's terminal event goes to the stream
+  kReleasePrefill =
+      4,  // balancer, group and worker of the prefill path free what they hold of this attempt
+  kReleaseDecode = 8,  // the same for the decode path
+  kReport = 16,        // the attempt's terminal event goes to the stream
 };
 
 struct RequestStep {
@@ -66,12 +69,18 @@ struct RequestLimits {
   Nanos decoding{0};
 };
 
-constexpr bool is_terminal(RequestState state) { return state >= RequestState::kFinished; }
+constexpr bool is_terminal(RequestState state) {
+  return state >= RequestState::kFinished;
+}
 
 RequestStep next_step(RequestState state, RequestEvent event);
 
-// When kTimer is due in a state entered at `entered`: its own limit, at the latest the request's deadline.
-Instant state_due(RequestState state, Instant entered, Instant deadline, const RequestLimits& limits);
+// When kTimer is due in a state entered at `entered`: its own limit, at the latest the request's
+// deadline.
+Instant state_due(RequestState state,
+                  Instant entered,
+                  Instant deadline,
+                  const RequestLimits& limits);
 
 std::string_view to_string(RequestState state);
 std::string_view to_string(RequestEvent event);

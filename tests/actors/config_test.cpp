@@ -2,7 +2,6 @@
 #include "actors/config.h"
 
 #include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -18,10 +17,14 @@ namespace {
 
 class ConfigFile {
  public:
-  explicit ConfigFile(const std::string& text) : path_(std::filesystem::temp_directory_path() / ("shoal_config_test_" + std::to_string(::getpid()) + ".txtpb")) {
+  explicit ConfigFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("shoal_config_test_" + std::to_string(::getpid()) + ".txtpb")) {
     std::ofstream(path_) << text;
   }
+
   ~ConfigFile() { std::filesystem::remove(path_); }
+
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -47,7 +50,9 @@ TEST_CASE("the file of all defaults is read and changes nothing") {
   CHECK(validate(sources.config).has_value());
 }
 
-TEST_CASE("the defaults are valid") { CHECK(validate(Config()).has_value()); }
+TEST_CASE("the defaults are valid") {
+  CHECK(validate(Config()).has_value());
+}
 
 TEST_CASE("a value knows where it came from") {
   const ConfigFile file("http { port: 9000 }");
@@ -109,8 +114,11 @@ TEST_CASE("a file that cannot be read is named") {
 
 TEST_CASE("an event is one line of name and fields, and text cannot forge another") {
   std::vector<std::string> lines;
-  const EventLog log(LogLevel::kInfo, [&lines](LogLevel, std::string_view line) { lines.emplace_back(line); });
-  log.event(LogLevel::kInfo, "request.placed", {{"request", RequestId{7}}, {"rank", 2}, {"reason", "it said \"no\"\nand left"}});
+  const EventLog log(LogLevel::kInfo,
+                     [&lines](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  log.event(LogLevel::kInfo,
+            "request.placed",
+            {{"request", RequestId{7}}, {"rank", 2}, {"reason", "it said \"no\"\nand left"}});
   log.event(LogLevel::kDebug, "request.quiet", {});
   REQUIRE(lines.size() == 1);
   CHECK(lines[0] == "request.placed request=7 rank=2 reason=\"it said \\\"no\\\" and left\"");

@@ -1,4 +1,5 @@
-// Streams driven by deliveries, failures and time, with every submission and stop sent back to the front door.
+// Streams driven by deliveries, failures and time, with every submission and stop sent back to the
+// front door.
 #include "tests/actors/node_clients.h"
 
 #include <algorithm>
@@ -22,9 +23,13 @@ Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens) {
   return request;
 }
 
-std::vector<TokenId> sim_answer(const kernels::SimModel& model, const Wanted& request, const Basis& basis, Position context) {
+std::vector<TokenId> sim_answer(const kernels::SimModel& model,
+                                const Wanted& request,
+                                const Basis& basis,
+                                Position context) {
   const auto prompt = static_cast<Position>(request.prompt.size());
-  const AnswerRules rules = answer_rules(request.sampling, answer_ceiling(prompt, request.sampling.max_tokens, context), 1);
+  const AnswerRules rules = answer_rules(
+      request.sampling, answer_ceiling(prompt, request.sampling.max_tokens, context), 1);
   std::vector<TokenId> all = request.prompt;
   for (std::int64_t count = 1;; ++count) {
     kernels::SampleSpec spec;
@@ -39,7 +44,9 @@ std::vector<TokenId> sim_answer(const kernels::SimModel& model, const Wanted& re
 }
 
 Clients::Clients(FrontDoor& door, std::function<Instant()> clock, const StreamLimits& limits)
-    : door_(door), clock_(std::move(clock)), limits_(limits) {
+    : door_(door),
+      clock_(std::move(clock)),
+      limits_(limits) {
   door_.attach(0, *this);
 }
 
@@ -54,7 +61,8 @@ RequestId Clients::ask(const Wanted& request) {
   {
     const std::lock_guard lock(mutex_);
     submission.request = RequestId{next_++};
-    const auto [client, added] = clients_.emplace(submission.request, Client{Stream(submission, limits_, clock_()), {}});
+    const auto [client, added] =
+        clients_.emplace(submission.request, Client{Stream(submission, limits_, clock_()), {}});
     todo.submissions.push_back(client->second.stream.submission());
   }
   act(std::move(todo));
@@ -170,7 +178,10 @@ Answer Clients::answer(RequestId request) const {
 
 std::size_t Clients::open() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) { return !entry.second.answer.over(); }));
+  return static_cast<std::size_t>(
+      std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
+        return !entry.second.answer.over();
+      }));
 }
 
 bool Clients::wait(const std::function<bool()>& until, Nanos limit) {

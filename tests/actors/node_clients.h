@@ -1,4 +1,5 @@
-// Clients of a node in tests: one shard inbox whose streams follow the rules of actors/stream.h, and the truth to compare with.
+// Clients of a node in tests: one shard inbox whose streams follow the rules of actors/stream.h,
+// and the truth to compare with.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,10 @@ struct Wanted {
 Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens);
 
 // What the sim device must answer to `request` under `basis`.
-std::vector<TokenId> sim_answer(const kernels::SimModel& model, const Wanted& request, const Basis& basis, Position context);
+std::vector<TokenId> sim_answer(const kernels::SimModel& model,
+                                const Wanted& request,
+                                const Basis& basis,
+                                Position context);
 
 struct Answer {
   std::vector<TokenId> tokens;
@@ -51,8 +55,11 @@ class Clients final : public ShardInbox {
   void leave(RequestId request);
   // As if a stop string ended at `end`.
   void stop_at(RequestId request, Position end);
+
   // Calls back for each delivered batch, unlocked, on the delivering thread.
-  void on_tokens(std::function<void(RequestId, std::size_t answered)> callback) { on_tokens_ = std::move(callback); }
+  void on_tokens(std::function<void(RequestId, std::size_t answered)> callback) {
+    on_tokens_ = std::move(callback);
+  }
 
   void deliver(std::vector<TokenRun> runs) override;
   void fail(StreamFailure failure) override;
@@ -70,6 +77,7 @@ class Clients final : public ShardInbox {
     Stream stream;
     Answer answer;
   };
+
   struct Todo {
     std::vector<std::pair<RequestId, StreamStop>> stops;
     std::vector<Submission> submissions;

@@ -1,7 +1,7 @@
-// A whole node on the sim device: every answer is the device's truth, every request ends once, every byte of KV comes back.
-#include <doctest/doctest.h>
-
+// A whole node on the sim device: every answer is the device's truth, every request ends once,
+// every byte of KV comes back.
 #include <algorithm>
+#include <doctest/doctest.h>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,7 +16,10 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-void check_truth(World& world, const kernels::SimModel& model, RequestId id, const Wanted& request) {
+void check_truth(World& world,
+                 const kernels::SimModel& model,
+                 RequestId id,
+                 const Wanted& request) {
   const Answer answer = world.clients().answer(id);
   CHECK_MESSAGE(!answer.error.has_value(), (answer.error ? answer.error->message : ""));
   REQUIRE(answer.basis.has_value());
@@ -57,7 +60,9 @@ TEST_CASE("two hundred answers of mixed lengths and choices are all the device's
     std::mt19937_64 random(seed);
     std::vector<std::pair<RequestId, Wanted>> asked;
     while (asked.size() < 200) {
-      Wanted request = wanted(random(), static_cast<std::int64_t>(1 + random() % 700), static_cast<int>(1 + random() % 60));
+      Wanted request = wanted(random(),
+                              static_cast<std::int64_t>(1 + random() % 700),
+                              static_cast<int>(1 + random() % 60));
       request.mode = random() % 3 == 0 ? BasisMode::kExact : BasisMode::kBounded;
       request.sampling.min_tokens = static_cast<int>(random() % 5);
       request.sampling.ignore_eos = random() % 4 == 0;
@@ -79,7 +84,8 @@ TEST_CASE("answers queue for memory and all finish, the largest one too") {
   World world({.seed = 3, .size = {.blocks = 12, .sequences = 3}});
   std::vector<std::pair<RequestId, Wanted>> asked;
   for (std::uint64_t i = 0; i < 30; ++i) {
-    const Wanted request = wanted(i, i % 7 == 0 ? 1'400 : 200, 30);  // 12 blocks are the whole memory
+    const Wanted request =
+        wanted(i, i % 7 == 0 ? 1'400 : 200, 30);  // 12 blocks are the whole memory
     asked.emplace_back(world.clients().ask(request), request);
   }
   REQUIRE(world.run_until_all_over());
@@ -106,8 +112,7 @@ TEST_CASE("a request that can never fit is refused at once with both numbers") {
 }
 
 TEST_CASE("a full queue refuses and says when to come back") {
-  World world({.size = {.blocks = 16, .sequences = 1},
-               .configure = [](Config& config) {
+  World world({.size = {.blocks = 16, .sequences = 1}, .configure = [](Config& config) {
                  config.mutable_prefill()->set_queue(2);
                  config.mutable_prefill()->set_group_queue(1);
                }});
@@ -145,7 +150,8 @@ TEST_CASE("clients that leave at random moments give everything back") {
     std::mt19937_64 random(seed);
     std::vector<RequestId> open;
     for (std::uint64_t i = 0; i < 30; ++i) {
-      open.push_back(world.clients().ask(wanted(i, static_cast<std::int64_t>(1 + random() % 600), 50)));
+      open.push_back(
+          world.clients().ask(wanted(i, static_cast<std::int64_t>(1 + random() % 600), 50)));
     }
     while (!open.empty()) {
       const Instant until = world.now() + std::chrono::microseconds(random() % 3'000);
@@ -205,9 +211,9 @@ TEST_CASE("a deadline ends a request wherever it is") {
     world.settle();
     CHECK(world.memory_is_free());
   };
-  expires(8, true, 0);   // queued behind somebody
-  expires(0, true, 0);   // in prefill
-  expires(0, true, 3);   // in decode
+  expires(8, true, 0);  // queued behind somebody
+  expires(0, true, 0);  // in prefill
+  expires(0, true, 3);  // in decode
 }
 
 TEST_CASE("a drain lets open answers finish and refuses new ones") {
@@ -237,13 +243,21 @@ TEST_CASE("a node that stops fails what is open, once") {
 }
 
 TEST_CASE("any part may die and every answer still has the same tokens") {
-  const std::vector<std::string> parts = {"prefill_worker.0", "decode_worker.0", "router", "prefill_group", "decode_group", "decode_balancer", "prefill_balancer.0"};
+  const std::vector<std::string> parts = {"prefill_worker.0",
+                                          "decode_worker.0",
+                                          "router",
+                                          "prefill_group",
+                                          "decode_group",
+                                          "decode_balancer",
+                                          "prefill_balancer.0"};
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     World world({.seed = seed, .stream = {.attempts = 50}});
     std::mt19937_64 random(seed);
     std::vector<std::pair<RequestId, Wanted>> asked;
     for (int i = 0; i < 20; ++i) {
-      Wanted request = wanted(random(), static_cast<std::int64_t>(1 + random() % 500), static_cast<int>(1 + random() % 60));
+      Wanted request = wanted(random(),
+                              static_cast<std::int64_t>(1 + random() % 500),
+                              static_cast<int>(1 + random() % 60));
       request.mode = random() % 2 == 0 ? BasisMode::kExact : BasisMode::kBounded;
       asked.emplace_back(world.clients().ask(request), request);
     }
@@ -277,13 +291,15 @@ TEST_CASE("health says dead when the gateway is lost, and nothing hangs") {
 }
 
 TEST_CASE("health is ok when idle, busy with work, degraded when work does not move") {
-  World world({.configure = [](Config& config) { config.mutable_supervisor()->set_stall_ms(2'000); }});
+  World world(
+      {.configure = [](Config& config) { config.mutable_supervisor()->set_stall_ms(2'000); }});
   CHECK(world.node().health().state == PartState::kStarting);
   REQUIRE(world.run([&] { return world.node().health().state == PartState::kOk; }, seconds(1)));
   world.clients().ask(wanted(1, 200, 50));
   world.hold_steps(true);
   REQUIRE(world.run([&] { return world.node().health().state == PartState::kBusy; }, seconds(1)));
-  REQUIRE(world.run([&] { return world.node().health().state == PartState::kDegraded; }, seconds(3)));
+  REQUIRE(
+      world.run([&] { return world.node().health().state == PartState::kDegraded; }, seconds(3)));
   world.hold_steps(false);
   REQUIRE(world.run([&] { return world.node().health().state == PartState::kOk; }, seconds(5)));
 }

@@ -1,7 +1,6 @@
 // The same node on real threads and the real launch queue.
-#include <doctest/doctest.h>
-
 #include <chrono>
+#include <doctest/doctest.h>
 #include <memory>
 #include <random>
 #include <vector>
@@ -17,7 +16,9 @@ using namespace shoal;
 using namespace shoal::testing;
 using std::chrono::seconds;
 
-Instant clock_now() { return std::chrono::steady_clock::now(); }
+Instant clock_now() {
+  return std::chrono::steady_clock::now();
+}
 
 struct ThreadedNode {
   kernels::SimModel model;
@@ -27,23 +28,29 @@ struct ThreadedNode {
   std::unique_ptr<Clients> clients;
 
   ThreadedNode() {
-    auto built = build_node(Config(), Parts{backend, queue, clock_now, [](LogLevel, std::string_view) {}, nullptr});
+    auto built = build_node(
+        Config(), Parts{backend, queue, clock_now, [](LogLevel, std::string_view) {}, nullptr});
     REQUIRE(built.has_value());
     node = *std::move(built);
     clients = std::make_unique<Clients>(*node, clock_now, StreamLimits{.attempts = 50});
   }
+
   ~ThreadedNode() { CHECK(node->stop(seconds(20))); }
 };
 
 }  // namespace
 
-TEST_CASE("two hundred concurrent answers on real threads are the device's truth, through deaths of workers") {
+TEST_CASE(
+    "two hundred concurrent answers on real threads are the device's truth, through deaths of "
+    "workers") {
   ThreadedNode threaded;
   std::mt19937_64 random(1);
   MESSAGE("seed 1");
   std::vector<std::pair<RequestId, Wanted>> asked;
   for (int i = 0; i < 200; ++i) {
-    const Wanted request = wanted(random(), static_cast<std::int64_t>(1 + random() % 400), static_cast<int>(1 + random() % 40));
+    const Wanted request = wanted(random(),
+                                  static_cast<std::int64_t>(1 + random() % 400),
+                                  static_cast<int>(1 + random() % 40));
     asked.emplace_back(threaded.clients->ask(request), request);
     if (i % 50 == 25) {
       threaded.node->end_part(i % 100 == 25 ? "decode_worker.0" : "prefill_worker.0");
@@ -54,7 +61,8 @@ TEST_CASE("two hundred concurrent answers on real threads are the device's truth
     const Answer answer = threaded.clients->answer(id);
     CHECK_FALSE(answer.error.has_value());
     REQUIRE(answer.basis.has_value());
-    CHECK(answer.tokens == sim_answer(threaded.model, request, *answer.basis, threaded.node->context()));
+    CHECK(answer.tokens ==
+          sim_answer(threaded.model, request, *answer.basis, threaded.node->context()));
   }
   CHECK(threaded.node->drain(seconds(20)));
 }

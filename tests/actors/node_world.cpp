@@ -1,26 +1,30 @@
-// The testing runtime, a launcher whose steps complete when the world says so, and the seeded loop over both.
+// The testing runtime, a launcher whose steps complete when the world says so, and the seeded loop
+// over both.
 #include "tests/actors/node_world.h"
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
+#include <doctest/doctest.h>
 #include <utility>
 
-#include "actors/caf.h"
-
 #include <caf/scheduler/test_coordinator.hpp>
+
+#include "actors/caf.h"
 
 namespace shoal::testing {
 
 class TestingRuntime final : public ActorRuntime {
  public:
   TestingRuntime() : system_(config_) {}
+
   // Periodic ticks would keep CAF's own shutdown busy for ever.
   ~TestingRuntime() override { scheduler().clock().cancel_all(); }
 
   caf::actor_system& system() override { return system_; }
-  caf::scheduler::test_coordinator& scheduler() { return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler()); }
+
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+  }
 
   bool wait_until_empty(Nanos) override {
     while (scheduler().try_run_once()) {
@@ -32,6 +36,7 @@ class TestingRuntime final : public ActorRuntime {
   struct Settings : caf::actor_system_config {
     Settings() { set("scheduler.policy", caf::atom("testing")); }
   };
+
   Settings config_;
   caf::actor_system system_;
 };
@@ -40,7 +45,9 @@ class HeldLauncher final : public kernels::Launcher {
  public:
   explicit HeldLauncher(kernels::SimBackend& backend) : backend_(backend) {}
 
-  void launch(kernels::Launch launch) override { queues_[static_cast<std::size_t>(launch.plan.queue)].emplace_back(std::move(launch)); }
+  void launch(kernels::Launch launch) override {
+    queues_[static_cast<std::size_t>(launch.plan.queue)].emplace_back(std::move(launch));
+  }
 
   void stop() override {
     for (auto& queue : queues_) {
@@ -49,7 +56,8 @@ class HeldLauncher final : public kernels::Launcher {
   }
 
   bool idle() const {
-    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
+    return std::all_of(
+        queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
   }
 
   // Completes the oldest step of a queue.
@@ -82,11 +90,17 @@ World::World(const Setup& setup)
   if (setup.configure) {
     setup.configure(config);
   }
-  auto node = build_node(config, Parts{backend_, *launcher_, [this] { return now(); },
-                                       [this](LogLevel, std::string_view line) { events_.emplace_back(line); }, runtime_});
+  auto node =
+      build_node(config,
+                 Parts{backend_,
+                       *launcher_,
+                       [this] { return now(); },
+                       [this](LogLevel, std::string_view line) { events_.emplace_back(line); },
+                       runtime_});
   REQUIRE_MESSAGE(node.has_value(), (node ? "" : node.error().message));
   node_ = *std::move(node);
-  clients_ = std::make_unique<Clients>(*node_, [this] { return now(); }, setup.stream);
+  clients_ = std::make_unique<Clients>(
+      *node_, [this] { return now(); }, setup.stream);
 }
 
 World::~World() {
@@ -95,7 +109,9 @@ World::~World() {
 }
 
 Instant World::now() const {
-  return Instant(std::chrono::duration_cast<Nanos>(runtime_->scheduler().clock().now().time_since_epoch()) + std::chrono::hours(1));
+  return Instant(
+      std::chrono::duration_cast<Nanos>(runtime_->scheduler().clock().now().time_since_epoch()) +
+      std::chrono::hours(1));
 }
 
 // One message of one ready actor, or one completed step, as the seed says. False: nothing is ready.
@@ -137,7 +153,12 @@ bool World::run(const std::function<bool()>& until, Nanos limit) {
 
 void World::settle(Nanos limit) {
   const Instant end = now() + limit;
-  run([this, end] { return now() >= end || (runtime_->scheduler().jobs.empty() && (steps_held_ || launcher_->idle())); }, limit);
+  run(
+      [this, end] {
+        return now() >= end ||
+               (runtime_->scheduler().jobs.empty() && (steps_held_ || launcher_->idle()));
+      },
+      limit);
 }
 
 bool World::memory_is_free() {

@@ -1,5 +1,5 @@
-// A whole node on CAF's testing scheduler: one thread, one seed, virtual time. The seed decides which ready actor runs next and when
-// a launched step completes.
+// A whole node on CAF's testing scheduler: one thread, one seed, virtual time. The seed decides
+// which ready actor runs next and when a launched step completes.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,26 @@ class World {
 
   // Runs until `until`; false: `limit` of virtual time passed first.
   bool run(const std::function<bool()>& until, Nanos limit = std::chrono::minutes(5));
-  bool run_until_all_over(Nanos limit = std::chrono::minutes(5)) { return run([this] { return clients().open() == 0; }, limit); }
+
+  bool run_until_all_over(Nanos limit = std::chrono::minutes(5)) {
+    return run([this] { return clients().open() == 0; }, limit);
+  }
+
   // Everything in flight settles: no ready actor, no step.
   void settle(Nanos limit = std::chrono::seconds(5));
+
   // Holds launched steps back until released.
   void hold_steps(bool held) { steps_held_ = held; }
 
   Node& node() { return *node_; }
+
   Clients& clients() { return *clients_; }
+
   kernels::SimBackend& backend() { return backend_; }
+
   Instant now() const;
   bool memory_is_free();
+
   const std::vector<std::string>& events() const { return events_; }
 
  private:

@@ -1,6 +1,5 @@
 // The path of a request as actors/README.md tells it is the path a request takes.
 #include <doctest/doctest.h>
-
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -32,7 +31,8 @@ std::vector<std::string> told_path() {
 }  // namespace
 
 TEST_CASE("a request takes the path that the README tells") {
-  // Decode steps are held until the request is known to decode: the order between two actors' messages is otherwise the scheduler's.
+  // Decode steps are held until the request is known to decode: the order between two actors'
+  // messages is otherwise the scheduler's.
   World world({});
   world.clients().ask(wanted(1, 300, 5));
   REQUIRE(world.run_until_all_over());

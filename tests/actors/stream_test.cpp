@@ -1,9 +1,8 @@
 // The stream by hand, then against a worker and a network that lose, double and reorder.
 #include "actors/stream.h"
 
-#include <doctest/doctest.h>
-
 #include <deque>
+#include <doctest/doctest.h>
 #include <random>
 #include <vector>
 
@@ -24,7 +23,9 @@ Submission first_submission() {
   return submission;
 }
 
-Stream fresh() { return Stream(first_submission(), {}, kStart); }
+Stream fresh() {
+  return Stream(first_submission(), {}, kStart);
+}
 
 TokenRun run(std::uint32_t attempt, Position first, std::vector<TokenId> tokens) {
   TokenRun made;
@@ -194,11 +195,12 @@ TEST_CASE("the client gets the true tokens once and in order, whatever the netwo
     std::vector<TokenId> got;
     std::deque<TokenRun> network;
     Instant now = kStart;
-    std::uint32_t working = 1;    // attempt the worker runs
-    std::size_t next = 0;         // index of the token it makes next
+    std::uint32_t working = 1;  // attempt the worker runs
+    std::size_t next = 0;       // index of the token it makes next
     bool ended = false;
     const auto act = [&](const StreamStep& step) {
-      REQUIRE((step.tokens.empty() || step.first_position == kPrompt + static_cast<Position>(got.size())));
+      REQUIRE((step.tokens.empty() ||
+               step.first_position == kPrompt + static_cast<Position>(got.size())));
       got.insert(got.end(), step.tokens.begin(), step.tokens.end());
       ended = ended || step.finish != Finish::kNone;
       REQUIRE_FALSE(step.error.has_value());
@@ -213,7 +215,10 @@ TEST_CASE("the client gets the true tokens once and in order, whatever the netwo
       now += milliseconds(10);
       if (next < truth.size()) {
         const std::size_t count = 1 + random() % std::min<std::size_t>(3, truth.size() - next);
-        TokenRun made = run(working, kPrompt + static_cast<Position>(next), {truth.begin() + static_cast<std::ptrdiff_t>(next), truth.begin() + static_cast<std::ptrdiff_t>(next + count)});
+        TokenRun made = run(working,
+                            kPrompt + static_cast<Position>(next),
+                            {truth.begin() + static_cast<std::ptrdiff_t>(next),
+                             truth.begin() + static_cast<std::ptrdiff_t>(next + count)});
         next += count;
         made.finish = next == truth.size() ? Finish::kLength : Finish::kNone;
         if (random() % 20 != 0) {  // lost
@@ -224,10 +229,12 @@ TEST_CASE("the client gets the true tokens once and in order, whatever the netwo
         }
       }
       if (random() % 50 == 0) {
-        act(stream.on_failure({RequestId{1}, stream.attempt(), Error{Code::kPeerLost, "died"}, true, {}}, now));
+        act(stream.on_failure(
+            {RequestId{1}, stream.attempt(), Error{Code::kPeerLost, "died"}, true, {}}, now));
       }
       while (!network.empty() && random() % 3 != 0) {
-        const auto which = static_cast<std::ptrdiff_t>(random() % std::min<std::size_t>(network.size(), 4));  // reordered
+        const auto which = static_cast<std::ptrdiff_t>(
+            random() % std::min<std::size_t>(network.size(), 4));  // reordered
         TokenRun delivered = network[static_cast<std::size_t>(which)];
         network.erase(network.begin() + which);
         act(stream.on_tokens(std::move(delivered), now));

@@ -2,7 +2,6 @@
 #include "actors/wire.h"
 
 #include <doctest/doctest.h>
-
 #include <limits>
 #include <memory>
 #include <random>
@@ -22,7 +21,8 @@ Submission full_submission() {
   submission.attempt = AttemptId{3};
   submission.shard = 2;
   submission.choice = 1;
-  submission.prompt = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2, 129'279});
+  submission.prompt =
+      std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2, 129'279});
   submission.forced = {7, 8};
   submission.sampling.temperature = 0.1F;
   submission.sampling.min_p = std::numeric_limits<float>::denorm_min();
@@ -74,7 +74,8 @@ TEST_CASE("tokens and failures survive the wire") {
   run.attempt = AttemptId{2};
   run.first_position = 1'000'000;
   run.tokens = {5, 6};
-  run.logprobs = {{5, -0.5F, {{5, -0.5F}, {9, -2.0F}}}, {6, -std::numeric_limits<float>::infinity(), {}}};
+  run.logprobs = {{5, -0.5F, {{5, -0.5F}, {9, -2.0F}}},
+                  {6, -std::numeric_limits<float>::infinity(), {}}};
   run.basis = Basis{BasisMode::kBounded, 0, 0, 872, 0};
   run.cached_tokens = 128;
   run.finish = Finish::kStop;
@@ -92,8 +93,10 @@ TEST_CASE("tokens and failures survive the wire") {
   CHECK(got.finish == run.finish);
   CHECK(got.stop_token == run.stop_token);
 
-  const StreamFailure failure{RequestId{4}, AttemptId{2}, Error{Code::kNoCapacity, "later"}, true, seconds(3)};
-  const auto failed = wire_codec::decode_failure(wire_codec::encode(wire_codec::ShardFailure{1, failure}));
+  const StreamFailure failure{
+      RequestId{4}, AttemptId{2}, Error{Code::kNoCapacity, "later"}, true, seconds(3)};
+  const auto failed =
+      wire_codec::decode_failure(wire_codec::encode(wire_codec::ShardFailure{1, failure}));
   REQUIRE(failed.has_value());
   CHECK(failed->failure.error == failure.error);
   CHECK(failed->failure.retry);
@@ -102,7 +105,9 @@ TEST_CASE("tokens and failures survive the wire") {
 
 TEST_CASE("damaged bytes are corrupt or decode to something, never a crash") {
   const std::string whole = *wire_codec::encode(full_submission(), kNow);
-  CHECK(wire_codec::decode_submission(std::string_view(whole).substr(0, whole.size() - 1), kNow).error().code == Code::kCorrupt);
+  CHECK(wire_codec::decode_submission(std::string_view(whole).substr(0, whole.size() - 1), kNow)
+            .error()
+            .code == Code::kCorrupt);
   std::mt19937_64 random(8);
   MESSAGE("seed 8");
   for (int i = 0; i < 5'000; ++i) {

@@ -2,7 +2,6 @@
 #include "actors/policy/cost_model.h"
 
 #include <doctest/doctest.h>
-
 #include <random>
 
 using namespace shoal;
@@ -14,15 +13,15 @@ const CostModel kModel({.step = Nanos{1'000}, .row_ps = 2'000, .pair_fs = 1'000}
 
 TEST_CASE("a chunk costs its step, its rows and what they look at") {
   CHECK(kModel.chunk(0, 0) == Nanos{1'000});
-  CHECK(kModel.rows_only(1'000, 0) == Nanos{2'000 + 500});         // 1,000^2 / 2 pairs of 1 ps
+  CHECK(kModel.rows_only(1'000, 0) == Nanos{2'000 + 500});          // 1,000^2 / 2 pairs of 1 ps
   CHECK(kModel.rows_only(1'000, 10'000) == Nanos{2'000 + 10'500});  // plus 1,000 * 10,000 pairs
   CHECK(kModel.decode_step(10, 5'000) == Nanos{1'000 + 20 + 5});
 }
 
 TEST_CASE("a chunk that fits a budget ends on a block border") {
-  CHECK(kModel.fit_chunk(Nanos{2'500}, 0, 10'000) == 896);   // 1,000 rows would fit: seven blocks
+  CHECK(kModel.fit_chunk(Nanos{2'500}, 0, 10'000) == 896);    // 1,000 rows would fit: seven blocks
   CHECK(kModel.fit_chunk(Nanos{2'500}, 100, 10'000) == 924);  // up to position 1,024: 2,367 ns
-  CHECK(kModel.fit_chunk(Nanos{2'500}, 0, 900) == 900);      // the last chunk is the exact rest
+  CHECK(kModel.fit_chunk(Nanos{2'500}, 0, 900) == 900);       // the last chunk is the exact rest
 }
 
 TEST_CASE("a budget that is too small still moves one block") {
@@ -35,12 +34,15 @@ TEST_CASE("the largest chunk within the budget is found for any coefficients") {
   std::mt19937_64 random(20261129);
   MESSAGE("seed 20261129");
   for (int i = 0; i < 2'000; ++i) {
-    const CostModel model({.step = Nanos{0}, .row_ps = 1 + static_cast<std::int64_t>(random() % 1'000'000), .pair_fs = static_cast<std::int64_t>(random() % 100'000)});
+    const CostModel model({.step = Nanos{0},
+                           .row_ps = 1 + static_cast<std::int64_t>(random() % 1'000'000),
+                           .pair_fs = static_cast<std::int64_t>(random() % 100'000)});
     const auto start = static_cast<Position>(random() % 500'000);
     const auto remaining = static_cast<std::int64_t>(1 + random() % 500'000);
     const Nanos budget{static_cast<std::int64_t>(random() % 1'000'000'000)};
     const std::int64_t rows = model.fit_chunk(budget, start, remaining);
-    const std::int64_t least = std::min<std::int64_t>(remaining, kBlockTokens - start % kBlockTokens);
+    const std::int64_t least =
+        std::min<std::int64_t>(remaining, kBlockTokens - start % kBlockTokens);
     REQUIRE(rows >= least);
     REQUIRE(rows <= remaining);
     if (rows < remaining) {

@@ -8,16 +8,29 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 namespace {
-constexpr HealthLimits kLimits{.heartbeat = milliseconds(100), .suspect = 3, .dead = 10, .stall = seconds(2)};
+constexpr HealthLimits kLimits{
+    .heartbeat = milliseconds(100), .suspect = 3, .dead = 10, .stall = seconds(2)};
 constexpr Instant kStart{seconds(100)};
 
-HealthVerdict verdict(const PartPulse& pulse, Nanos later) { return health_of(pulse, kLimits, kStart + later).verdict; }
+HealthVerdict verdict(const PartPulse& pulse, Nanos later) {
+  return health_of(pulse, kLimits, kStart + later).verdict;
+}
 
-PartPulse idle() { return {.heard = true, .started = kStart, .last_heartbeat = kStart, .last_progress = kStart, .has_work = false}; }
+PartPulse idle() {
+  return {.heard = true,
+          .started = kStart,
+          .last_heartbeat = kStart,
+          .last_progress = kStart,
+          .has_work = false};
+}
 }  // namespace
 
 TEST_CASE("a part without heartbeats is starting, then dead") {
-  const PartPulse pulse{.heard = false, .started = kStart, .last_heartbeat = {}, .last_progress = {}, .has_work = false};
+  const PartPulse pulse{.heard = false,
+                        .started = kStart,
+                        .last_heartbeat = {},
+                        .last_progress = {},
+                        .has_work = false};
   CHECK(verdict(pulse, milliseconds(999)) == HealthVerdict::kStarting);
   CHECK(verdict(pulse, milliseconds(1'000)) == HealthVerdict::kDead);
 }

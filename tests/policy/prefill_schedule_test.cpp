@@ -2,7 +2,6 @@
 #include "actors/policy/prefill_schedule.h"
 
 #include <doctest/doctest.h>
-
 #include <map>
 #include <numeric>
 #include <random>
@@ -120,7 +119,8 @@ TEST_CASE("a lost rank's requests are named and forgotten") {
   CHECK(schedule.size() == 1);
 }
 
-TEST_CASE("everything runs to its end in chunks on block borders, and no rank or memory is overdrawn") {
+TEST_CASE(
+    "everything runs to its end in chunks on block borders, and no rank or memory is overdrawn") {
   constexpr std::uint64_t kSeed = 42;
   MESSAGE("seed ", kSeed);
   std::mt19937_64 random(kSeed);
@@ -129,7 +129,10 @@ TEST_CASE("everything runs to its end in chunks on block borders, and no rank or
     std::vector<PrefillRank> ranks(1 + random() % 4, PrefillRank{true, {40, 4}});
     std::map<RequestId, PrefillJob> left;
     for (std::uint64_t id = 1; id <= 30; ++id) {
-      const PrefillJob added = job(id, static_cast<int>(random() % 4), static_cast<Position>(1 + random() % 3'000), static_cast<std::int64_t>(1 + random() % 40));
+      const PrefillJob added = job(id,
+                                   static_cast<int>(random() % 4),
+                                   static_cast<Position>(1 + random() % 3'000),
+                                   static_cast<std::int64_t>(1 + random() % 40));
       left[added.request] = added;
       schedule.add(added);
     }

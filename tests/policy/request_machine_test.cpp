@@ -2,18 +2,24 @@
 #include "actors/policy/request_machine.h"
 
 #include <doctest/doctest.h>
-
 #include <random>
 
 using namespace shoal;
 
 namespace {
 
-RequestState state(int s) { return static_cast<RequestState>(s); }
-RequestEvent event(int e) { return static_cast<RequestEvent>(e); }
+RequestState state(int s) {
+  return static_cast<RequestState>(s);
+}
+
+RequestEvent event(int e) {
+  return static_cast<RequestEvent>(e);
+}
 
 bool ends_it(RequestEvent e) {
-  return e == RequestEvent::kLost || e == RequestEvent::kStopped || e == RequestEvent::kSuperseded || e == RequestEvent::kClientLeft || e == RequestEvent::kTimer;
+  return e == RequestEvent::kLost || e == RequestEvent::kStopped ||
+         e == RequestEvent::kSuperseded || e == RequestEvent::kClientLeft ||
+         e == RequestEvent::kTimer;
 }
 
 }  // namespace
@@ -72,14 +78,20 @@ TEST_CASE("nobody is told about an end it chose, everybody about one it did not"
 }
 
 TEST_CASE("an end from outside frees the path the attempt is on") {
-  for (const RequestEvent e : {RequestEvent::kLost, RequestEvent::kStopped, RequestEvent::kSuperseded, RequestEvent::kClientLeft, RequestEvent::kTimer}) {
+  for (const RequestEvent e : {RequestEvent::kLost,
+                               RequestEvent::kStopped,
+                               RequestEvent::kSuperseded,
+                               RequestEvent::kClientLeft,
+                               RequestEvent::kTimer}) {
     for (const RequestState s : {RequestState::kQueued, RequestState::kPrefilling}) {
       CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) == kReleasePrefill);
     }
-    for (const RequestState s : {RequestState::kQueuedDecode, RequestState::kHandingOver, RequestState::kDecoding}) {
+    for (const RequestState s :
+         {RequestState::kQueuedDecode, RequestState::kHandingOver, RequestState::kDecoding}) {
       CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) == kReleaseDecode);
     }
-    CHECK((next_step(RequestState::kReceived, e).commands & (kReleasePrefill | kReleaseDecode)) == 0);
+    CHECK((next_step(RequestState::kReceived, e).commands & (kReleasePrefill | kReleaseDecode)) ==
+          0);
   }
 }
 

@@ -1,62 +1,10 @@
-// How long an answer may be, when it ends, and which rows a prefill runs.
-#include <doctest/doctest.h>
-
-#include <random>
-#include <vector>
-
-#include "actors/policy/answer_end.h"
-#include "actors/policy/kv_budget.h"
+// Which rows a prefill runs, through which half of the model.
 #include "actors/policy/prefill_rows.h"
 
+#include <doctest/doctest.h>
+#include <random>
+
 using namespace shoal;
-
-TEST_CASE("the worst case of KV is prompt plus answer in whole blocks") {
-  CHECK(worst_case_blocks(100, 28) == 1);
-  CHECK(worst_case_blocks(100, 29) == 2);
-  CHECK(worst_case_blocks(128 * 7, 1) == 8);
-}
-
-TEST_CASE("an answer is cut to the context") {
-  CHECK(answer_ceiling(100, 50, 1'000) == 50);
-  CHECK(answer_ceiling(980, 50, 1'000) == 20);
-  CHECK(answer_ceiling(100, 0, 1'000) == 900);
-}
-
-TEST_CASE("an answer fits only when both blocks and a slot are there") {
-  CHECK(fits({5, 1}, 5));
-  CHECK_FALSE(fits({4, 1}, 5));
-  CHECK_FALSE(fits({5, 0}, 5));
-}
-
-TEST_CASE("EOS and stop tokens end an answer, max_tokens at the latest") {
-  Sampling sampling;
-  sampling.stop_token_ids = {40, 41};
-  const AnswerRules rules = answer_rules(sampling, 3, 1);
-  CHECK(answer_end(rules, 1, 9) == AnswerEnd::kGoesOn);
-  CHECK(answer_end(rules, 1, 1) == AnswerEnd::kEndToken);
-  CHECK(answer_end(rules, 2, 41) == AnswerEnd::kEndToken);
-  CHECK(answer_end(rules, 3, 9) == AnswerEnd::kLength);
-  CHECK(answer_end(rules, 3, 1) == AnswerEnd::kEndToken);
-}
-
-TEST_CASE("an ignored EOS is an ordinary token, a client's stop token is not") {
-  Sampling sampling;
-  sampling.ignore_eos = true;
-  sampling.stop_token_ids = {40};
-  const AnswerRules rules = answer_rules(sampling, 10, 1);
-  CHECK(answer_end(rules, 1, 1) == AnswerEnd::kGoesOn);
-  CHECK(answer_end(rules, 1, 40) == AnswerEnd::kEndToken);
-}
-
-TEST_CASE("no end token may be drawn below min_tokens") {
-  Sampling sampling;
-  sampling.min_tokens = 2;
-  sampling.stop_token_ids = {40};
-  const AnswerRules rules = answer_rules(sampling, 10, 1);
-  CHECK(forbidden_tokens(rules, 0) == std::vector<TokenId>{40, 1});
-  CHECK(forbidden_tokens(rules, 1) == std::vector<TokenId>{40, 1});
-  CHECK(forbidden_tokens(rules, 2).empty());
-}
 
 TEST_CASE("a bounded request's decoder half starts one window before the prompt's end") {
   CHECK(first_basis(BasisMode::kBounded, 300, 128).tail_start == 172);
@@ -93,14 +41,17 @@ TEST_CASE("any chunking covers every row once, finishes the prompt once and samp
   std::mt19937_64 random(11);
   MESSAGE("seed 11");
   for (int round = 0; round < 1'000; ++round) {
-    PrefillSpan span{.prompt = static_cast<Position>(1 + random() % 1'000), .total = 0, .mode = random() % 2 == 0 ? BasisMode::kExact : BasisMode::kBounded};
+    PrefillSpan span{.prompt = static_cast<Position>(1 + random() % 1'000),
+                     .total = 0,
+                     .mode = random() % 2 == 0 ? BasisMode::kExact : BasisMode::kBounded};
     span.total = span.prompt + static_cast<Position>(random() % 50);
     int finished = 0;
     int sampled = 0;
     Position done = 0;
     while (done < span.total) {
       const Position room = chunk_border(span, done) - done;
-      const PrefillRows rows = prefill_rows(span, done, 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(room)));
+      const PrefillRows rows = prefill_rows(
+          span, done, 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(room)));
       REQUIRE(rows.first == done);
       REQUIRE(rows.encoder_only == (span.mode == BasisMode::kBounded && done < span.prompt));
       done += rows.count;

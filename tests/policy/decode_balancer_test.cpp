@@ -1,0 +1,67 @@
+// The decode rank an answer joins.
+#include "actors/policy/decode_balancer.h"
+
+#include <array>
+#include <doctest/doctest.h>
+#include <random>
+#include <vector>
+
+using namespace shoal;
+
+namespace {
+// A row costs as much as 1,000 tokens of KV.
+const CostModel kCost({.step = Nanos{0}, .row_ps = 1'000'000, .pair_fs = 1'000'000});
+}  // namespace
+
+TEST_CASE("an answer joins the decode rank whose step stays shortest") {
+  const std::array<DecodeRank, 3> ranks = {
+      {{true, 0, 10, 50'000, 9}, {true, 0, 30, 10'000, 9}, {true, 0, 5, 90'000, 9}}};
+  // 11 + 50 + 2 = 63 us; 31 + 10 + 2 = 43 us; 6 + 90 + 2 = 98 us.
+  const auto choice = pick_decode_rank(ranks, {0, 0, 2'000}, kCost, 64);
+  REQUIRE(choice.has_value());
+  CHECK(choice->rank == 1);
+  CHECK(choice->step == Nanos{43'000});
+}
+
+TEST_CASE("a decode rank without room, place, life or the KV's device takes nothing") {
+  const DecodeNeed need{.device = 0, .blocks = 5, .tokens = 100};
+  const auto takes = [&](DecodeRank rank) {
+    return pick_decode_rank({&rank, 1}, need, kCost, 8).has_value();
+  };
+  CHECK(takes({true, 0, 7, 0, 5}));
+  CHECK_FALSE(takes({false, 0, 7, 0, 5}));
+  CHECK_FALSE(takes({true, 1, 7, 0, 5}));
+  CHECK_FALSE(takes({true, 0, 8, 0, 5}));
+  CHECK_FALSE(takes({true, 0, 7, 0, 4}));
+}
+
+TEST_CASE("no decode rank is overfilled and the chosen step is the least, whatever the load") {
+  std::mt19937_64 random(5);
+  MESSAGE("seed 5");
+  for (int round = 0; round < 1'000; ++round) {
+    std::vector<DecodeRank> ranks(1 + random() % 16);
+    for (DecodeRank& rank : ranks) {
+      rank = {random() % 8 != 0,
+              static_cast<std::uint32_t>(random() % 2),
+              static_cast<std::int64_t>(random() % 10),
+              static_cast<std::int64_t>(random() % 100'000),
+              static_cast<std::int64_t>(random() % 20)};
+    }
+    const DecodeNeed need{static_cast<std::uint32_t>(random() % 2),
+                          static_cast<std::int64_t>(random() % 20),
+                          static_cast<Position>(random() % 10'000)};
+    const auto choice = pick_decode_rank(ranks, need, kCost, 8);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const DecodeRank& rank = ranks[r];
+      const bool fits = rank.alive && rank.device == need.device && rank.live < 8 &&
+                        rank.free_blocks >= need.blocks;
+      if (choice && choice->rank == r) {
+        REQUIRE(fits);
+      }
+      if (fits) {
+        REQUIRE(choice.has_value());
+        REQUIRE(choice->step <= kCost.decode_step(rank.live + 1, rank.kv_tokens + need.tokens));
+      }
+    }
+  }
+}
