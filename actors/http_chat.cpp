@@ -137,7 +137,9 @@ std::vector<ChatShape> shapes_of(const ChatRequest& request, const BodyContext& 
 
 Result<Prepared> prepare_chat(const JsonValue& body, const BodyContext& context) {
   const ServedModel& model = context.model;
-  TRY(const ChatRequest request, read_chat_request(body, *model.profile));
+  // Clients are obeyed: temperature 0 is greedy, thinking or not.
+  const ChatOptions options{.official_sampling = false, .sampling_defaults = model.sampling};
+  TRY(const ChatRequest request, read_chat_request(body, *model.profile, options));
   const RenderedPrompt rendered = render_chat(request, *model.profile);
   if (!rendered.images.empty())
     return fail(Code::kInvalid, "images are not read by this server; send text only");

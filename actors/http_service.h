@@ -27,6 +27,7 @@ struct ServedModel {
   std::vector<std::string> names{};  // the first one is its own, the others are accepted as well
   std::int64_t context_tokens = 0;   // most tokens of prompt and answer together
   TokenId vocabulary_size = 0;       // ids below may stand in a prompt
+  Sampling sampling{};               // what clients leave out: the model's own choice
   std::int64_t created = 0;          // unix seconds
   std::shared_ptr<const Tokenizer> tokenizer{};
   std::shared_ptr<const ModelProfile> profile{};

@@ -11,6 +11,7 @@
 #include "actors/codec/model_profile.h"
 #include "actors/codec/tokenizer.h"
 #include "actors/log.h"
+#include "tools/generation_config.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -114,6 +115,7 @@ Result<void> LocalServer::open_front(const Config& config) {
   }
   parts.model.context_tokens = node_->context();
   parts.model.vocabulary_size = static_cast<TokenId>(shape.vocab);
+  TRY(parts.model.sampling, read_generation_config(model_path_));
   parts.model.created = unix_seconds_now();
   parts.model.tokenizer = std::move(tokenizer);
   parts.model.profile = std::make_shared<const ModelProfile>(std::move(profile));

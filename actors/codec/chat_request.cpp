@@ -289,7 +289,7 @@ Result<ChatRequest> read_chat_request(const JsonValue& body,
   TRY(request.tool_choice, read_tool_choice(body, request.tools));
   TRY_VOID(read_thinking(body, profile, options, request));
   TRY(request.format, read_format(body));
-  TRY(request.sampling, read_sampling(body));
+  TRY(request.sampling, read_sampling(body, options.sampling_defaults));
   TRY_VOID(read_max_tokens(body, profile, options, request.sampling));
   TRY_VOID(read_logprobs(body, request.sampling));
   TRY(request.stop, read_stop_strings(body));

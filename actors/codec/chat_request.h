@@ -86,6 +86,7 @@ struct ChatOptions {
   // The API's own rule: temperature is 1 while thinking, top_p at least 0.95, and 1 without
   // thinking. Off: as asked.
   bool official_sampling = true;
+  Sampling sampling_defaults{};  // what the client leaves out, unless official_sampling decides
   bool default_thinking = true;
   // A tool turn that is still open must bring its reasoning back; off: empty reasoning is filled
   // in.

@@ -142,7 +142,7 @@ std::string finish_members(EndReason reason, const StopCause& cause) {
 
 }  // namespace
 
-Result<CompletionRequest> read_completion_request(const JsonValue& body) {
+Result<CompletionRequest> read_completion_request(const JsonValue& body, const Sampling& defaults) {
   if (!body.is_object())
     return wrong_type("body", "an object", body);
   CompletionRequest request;
@@ -151,7 +151,7 @@ Result<CompletionRequest> read_completion_request(const JsonValue& body) {
     return bad_field("model", "missing field `model`");
   request.model = *model;
   TRY_VOID(read_prompt(body, request));
-  TRY(request.sampling, read_sampling(body));
+  TRY(request.sampling, read_sampling(body, defaults));
   TRY_VOID(read_limits(body, request));
   TRY(request.stop, read_stop_strings(body));
   TRY_VOID(read_output(body, request));

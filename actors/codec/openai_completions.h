@@ -33,7 +33,8 @@ struct CompletionRequest {
 
 // One prompt a request: a string, a list of token ids, or a list with one of either. Errors are
 // kInvalid and name the field.
-Result<CompletionRequest> read_completion_request(const JsonValue& body);
+Result<CompletionRequest> read_completion_request(const JsonValue& body,
+                                                  const Sampling& defaults = {});
 
 struct CompletionShape {
   AnswerInfo info;

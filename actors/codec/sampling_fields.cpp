@@ -117,8 +117,8 @@ Result<std::string> read_stop_string(const JsonValue& item, std::size_t index) {
 
 }  // namespace
 
-Result<Sampling> read_sampling(const JsonValue& body) {
-  Sampling sampling;
+Result<Sampling> read_sampling(const JsonValue& body, const Sampling& defaults) {
+  Sampling sampling = defaults;
   TRY_VOID(read_floats(body, sampling));
   TRY_VOID(read_count(body, "top_k", -1, sampling.top_k));
   if (sampling.top_k < 0)

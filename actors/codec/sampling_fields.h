@@ -20,9 +20,10 @@ struct ServingFields {
   bool return_token_ids = false;                  // return_token_ids
 };
 
+// What the client leaves out is as in `defaults`.
 // temperature, top_p, top_k, min_p, the penalties, logit_bias, seed, min_tokens, stop_token_ids,
 // ignore_eos: types and bounds. max_tokens and logprobs differ between the APIs and are read there.
-Result<Sampling> read_sampling(const JsonValue& body);
+Result<Sampling> read_sampling(const JsonValue& body, const Sampling& defaults = {});
 
 // A string or a list of at most kStopStringsMax, none of them empty; a single empty string means
 // none.
