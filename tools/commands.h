@@ -30,6 +30,23 @@ struct TokenizeOptions {
   bool parse_special = false;
 };
 
+enum class CodecTask : std::uint8_t { kRender, kTokenize, kDecode, kParse };
+
+struct CodecOptions {
+  CodecTask task = CodecTask::kRender;
+  std::string model;
+  std::string tokenizer;    // a tokenizer.json; empty: the model's
+  std::string placeholder;  // spelling of an image in prompts; empty: the profile's
+  bool as_served = false;   // with what shoal's API adds to the official one
+};
+
+struct ChatCommandOptions {
+  std::string url;     // of a running server; empty: one in this process
+  std::string system;  // the system message; empty: none
+  std::string effort;  // low, high, max or none; empty: the server's default
+  int max_tokens = 0;  // 0: the server's default
+};
+
 struct BenchEngineOptions {
   std::string model;
   std::int64_t prompt = 64;     // tokens in the cache before decode is timed
@@ -45,6 +62,8 @@ int run_serve(const Config& config);
 int run_config(const ConfigSources& sources);
 int run_generate(const GenerateOptions& options);
 int run_tokenize(const TokenizeOptions& options);
+int run_codec(const CodecOptions& options);
+int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_models(const std::string& directory);
 int run_version();

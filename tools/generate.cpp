@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "actors/codec/tokenizer.h"
+#include "kernels/model/config.h"
 #include "kernels/registry.h"
 #include "tools/commands.h"
 #include "tools/progress_bar.h"
@@ -82,6 +83,8 @@ Result<Answer> start(kernels::Backend& backend,
 }
 
 Result<void> generate(const GenerateOptions& options) {
+  // First, so that a folder that is no model is refused as such and not for its missing tokenizer.
+  TRY_VOID(kernels::read_config(options.model));
   TRY(auto tokenizer, Tokenizer::load(std::filesystem::path(options.model) / "tokenizer.json"));
   std::vector<TokenId> prompt = tokenizer->encode_parsed(options.prompt);
   if (!options.ids.empty()) {

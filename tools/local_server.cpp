@@ -3,10 +3,12 @@
 #include "tools/local_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "actors/codec/model_profile.h"
 #include "actors/codec/tokenizer.h"
@@ -46,6 +48,15 @@ HttpConfig http_config(const Config& config) {
   out.keys = api_keys(config);
   out.limits.request_timeout = std::chrono::milliseconds(config.request().deadline_ms());
   return out;
+}
+
+EventLog::Sink sink_until(std::shared_ptr<const std::atomic<bool>> silent) {
+  return [silent = std::move(silent), write = stderr_log_sink()](LogLevel level,
+                                                                 std::string_view line) {
+    if (!*silent) {
+      write(level, line);
+    }
+  };
 }
 
 }  // namespace
@@ -102,8 +113,9 @@ Result<void> LocalServer::open_front(const Config& config) {
   }
   TRY(ModelProfile profile, make_profile(detect_generation(*tokenizer), *tokenizer));
   TRY(node_,
-      build_node(config,
-                 Parts{device_->backend(), *launcher_, monotonic_now, stderr_log_sink(), nullptr}));
+      build_node(
+          config,
+          Parts{device_->backend(), *launcher_, monotonic_now, sink_until(silent_), nullptr}));
 
   const std::string directory_name = std::filesystem::canonical(model_path_).filename().string();
   model_name_ =
@@ -141,6 +153,7 @@ bool LocalServer::stop() {
     return true;
   }
   stopped_ = true;
+  *silent_ = http_ == nullptr;  // it never served: the error that says why is the one line
   const bool ended = node_->stop(kStopLimit);
   if (http_ != nullptr) {
     http_->stop();

@@ -2,6 +2,7 @@
 // and the benchmarks start for themselves.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,6 +48,7 @@ class LocalServer {
   std::unique_ptr<kernels::LaunchQueue> launcher_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<HttpServer> http_;
+  std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
   bool stopped_ = false;
 };
 

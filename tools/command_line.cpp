@@ -1,0 +1,279 @@
+// One function a command: its flags, its examples, and what runs.
+#include "tools/command_line.h"
+
+#include <functional>
+
+#include "actors/config.h"
+
+namespace shoal::tools {
+
+// A flag that sets one option of the node's configuration.
+struct ConfigFlag {
+  const char* flag;
+  const char* option;
+  const char* help;
+};
+
+namespace {
+
+// Named as in vLLM where the meaning is the same.
+constexpr ConfigFlag kConfigFlags[] = {
+    {"--host", "http.host", "address to listen on; anything but loopback needs --api-key"},
+    {"--port", "http.port", "TCP port; 0: any free one"},
+    {"--served-model-name", "model.served_name", "the model's name in the API"},
+    {"--max-model-len", "model.max_model_len", "longest prompt plus answer, tokens"},
+    {"--max-num-seqs", "decode.max_batch", "answers in one decode step"},
+    {"--replay",
+     "model.replay",
+     "bounded or exact: how windows are rebuilt unless a request says so"},
+    {"--threads", "compute.threads", "compute threads; 0: one per core"},
+    {"--kv-bytes", "kv.bytes", "KV memory, bytes"},
+    {"--log-level", "log.level", "debug, info, warning or error"},
+};
+
+CLI::Option* add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
+  CLI::Option* model = app.add_option(
+      "model",
+      arguments.model,
+      "model directory (config.json, *.safetensors, tokenizer.json); default: the built-in model");
+  app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb");
+  app.add_option(
+         "--api-key", arguments.api_keys, "key to let in, each one a tenant; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--set",
+                 arguments.settings,
+                 "any option by its name: --set kv.bytes=1073741824; may be repeated")
+      ->allow_extra_args(false);
+  for (const ConfigFlag& flag : kConfigFlags) {
+    app.add_option_function<std::string>(
+        flag.flag,
+        [&arguments, &flag](const std::string& value) {
+          arguments.flags.emplace_back(&flag, value);
+        },
+        flag.help);
+  }
+  return model;
+}
+
+Result<ConfigSources> read_sources(const ConfigArguments& arguments) {
+  ConfigSources sources;
+  if (!arguments.file.empty()) {
+    TRY_VOID(read_config_file(arguments.file, sources));
+  }
+  for (const std::string& setting : arguments.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      return fail(Code::kMisconfigured, "--set: '" + setting + "' is not NAME=VALUE");
+    }
+    TRY_VOID(set_option(setting.substr(0, equals), setting.substr(equals + 1), "--set", sources));
+  }
+  for (const auto& [flag, value] : arguments.flags) {
+    TRY_VOID(set_option(flag->option, value, flag->flag, sources));
+  }
+  for (const std::string& key : arguments.api_keys) {
+    TRY_VOID(set_option("http.api_key", key, "--api-key", sources));
+  }
+  if (!arguments.model.empty()) {
+    TRY_VOID(set_option("model.path", arguments.model, "argument", sources));
+  }
+  return sources;
+}
+
+// Runs a command that needs the configuration.
+int with_config(const ConfigArguments& arguments,
+                const std::function<int(const ConfigSources&)>& run) {
+  const auto sources = read_sources(arguments);
+  return sources ? run(*sources) : report(sources.error());
+}
+
+void add_serve(CLI::App& app, CommandLine& line) {
+  CLI::App* serve = app.add_subcommand("serve", "serve a model over HTTP until SIGTERM");
+  add_config_arguments(*serve, line.config);
+  serve->footer(
+      "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --max-num-seqs 32 --api-key "
+      "SECRET");
+  serve->callback([&line] {
+    line.status =
+        with_config(line.config, [](const ConfigSources& s) { return run_serve(s.config); });
+  });
+}
+
+void add_chat(CLI::App& app, CommandLine& line) {
+  CLI::App* chat = app.add_subcommand(
+      "chat",
+      "talk to a model: one in this process, or a server's (--url); a pipe gets answers only");
+  CLI::Option* model = add_config_arguments(*chat, line.config);
+  chat->add_option(
+          "--url", line.chat.url, "a running server: http://HOST:PORT; --api-key is sent to it")
+      ->excludes(model);
+  chat->add_option("--system", line.chat.system, "system message");
+  chat->add_option("--effort", line.chat.effort, "how hard to think; default: the server's")
+      ->check(CLI::IsMember({"none", "low", "high", "max"}));
+  chat->add_option("--max-tokens", line.chat.max_tokens, "longest answer; default: the server's")
+      ->check(CLI::PositiveNumber);
+  chat->footer(
+      "Examples:\n  shoal chat --effort none\n  shoal chat --url http://127.0.0.1:8000 --api-key "
+      "SECRET --system 'Be brief.'\n  echo 'What is shoal?' | shoal chat --effort none");
+  chat->callback([&line] {
+    line.status = with_config(line.config,
+                              [&line](const ConfigSources& s) { return run_chat(line.chat, s); });
+  });
+}
+
+void add_config(CLI::App& app, CommandLine& line) {
+  CLI::App* show =
+      app.add_subcommand("config", "print every option, its value and where that came from");
+  add_config_arguments(*show, line.config);
+  show->footer("Example:\n  shoal config --config my.txtpb --port 8080");
+  show->callback([&line] {
+    line.status = with_config(line.config, [](const ConfigSources& s) { return run_config(s); });
+  });
+}
+
+void add_generate_flags(CLI::App& app, GenerateOptions& o) {
+  app.add_option("--model", o.model, "model directory")->capture_default_str();
+  app.add_option(
+      "--ids", o.ids, "prompt as comma-separated token ids; prints ids and top-2 margins");
+  app.add_option(
+      "--prompt", o.prompt, "prompt as text; spellings of control tokens become control tokens");
+  app.add_option("--max-tokens", o.max_tokens, "most tokens to generate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", o.temperature, "0: greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-p", o.top_p)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--top-k", o.top_k, "0: off")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--seed", o.seed)->capture_default_str();
+  app.add_option("--threads", o.threads, "compute threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--ignore-eos", o.ignore_eos, "go on behind the end token");
+}
+
+void add_generate(CLI::App& app, CommandLine& line) {
+  CLI::App* one =
+      app.add_subcommand("generate", "generate straight on the device, without a server");
+  add_generate_flags(*one, line.generate);
+  one->footer(
+      "Examples:\n  shoal generate --prompt '<｜begin▁of▁sentence｜><｜User｜>What is "
+      "shoal?<｜Assistant｜></think>'\n"
+      "  shoal generate --model DIR --ids 0,2436,300 --max-tokens 16");
+  one->callback([&line] { line.status = run_generate(line.generate); });
+}
+
+struct CodecCommand {
+  CodecTask task;
+  const char* name;
+  const char* help;
+  const char* example;
+};
+
+constexpr CodecCommand kCodecCommands[] = {
+    {CodecTask::kRender,
+     "render",
+     "{id, dialect, body, options} to {id, prompt, control, ids} or {id, error}",
+     R"(echo '{"id":1,"dialect":"chat","body":"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}"}' | shoal codec render)"},
+    {CodecTask::kTokenize,
+     "tokenize",
+     "{id, text} or {id, text_runs: [[text, count], ...]} to {id, ids}",
+     R"(echo '{"id":1,"text":"Hello there."}' | shoal codec tokenize)"},
+    {CodecTask::kDecode,
+     "decode",
+     "{id, ids} to {id, bytes_hex, text}",
+     R"(echo '{"id":1,"ids":[43,1075,705]}' | shoal codec decode)"},
+    {CodecTask::kParse,
+     "parse",
+     "{id, request, chunks, finish} to {id, steps, final}",
+     R"(echo '{"id":1,"request":{"model":"m","messages":[{"role":"user","content":"Hi"}]},"chunks":[{"ids":[43]}],"finish":"stop"}' | shoal codec parse)"},
+};
+
+void add_codec(CLI::App& app, CommandLine& line) {
+  CLI::App* codec = app.add_subcommand("codec", "JSON Lines in, JSON Lines out, without a model");
+  codec->require_subcommand(1);
+  codec->footer("Example:\n  shoal codec tokenize --model DIR < cases.jsonl");
+  for (const CodecCommand& command : kCodecCommands) {
+    CLI::App* sub = codec->add_subcommand(command.name, command.help);
+    sub->add_option("--model", line.codec.model, "model directory: its tokenizer.json")
+        ->capture_default_str();
+    sub->add_option("--tokenizer", line.codec.tokenizer, "a tokenizer.json instead");
+    sub->add_option("--placeholder",
+                    line.codec.placeholder,
+                    "spelling of an image in prompts; default: the model's");
+    sub->add_flag("--as-served",
+                  line.codec.as_served,
+                  "render: with what shoal's API accepts beyond the official one");
+    sub->footer(std::string("Example:\n  ") + command.example);
+    sub->callback([&line, &command] {
+      line.codec.task = command.task;
+      line.status = run_codec(line.codec);
+    });
+  }
+}
+
+void add_tokenize(CLI::App& app, CommandLine& line) {
+  CLI::App* ids =
+      app.add_subcommand("tokenize", "print the token ids of a text (argument or standard input)");
+  ids->add_option("text", line.tokenize.text, "the text");
+  ids->add_option("--model", line.tokenize.model, "model directory")->capture_default_str();
+  ids->add_flag("--parse-special",
+                line.tokenize.parse_special,
+                "spellings of control tokens become control tokens");
+  ids->footer("Example:\n  shoal tokenize 'Hello there.'");
+  ids->callback([&line] { line.status = run_tokenize(line.tokenize); });
+}
+
+void add_bench(CLI::App& app, CommandLine& line) {
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  shoal bench engine");
+  CLI::App* engine =
+      bench->add_subcommand("engine", "decode and prefill steps straight on the device");
+  BenchEngineOptions& o = line.bench_engine;
+  engine->add_option("--model", o.model, "model directory")->capture_default_str();
+  engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
+      ->capture_default_str();
+  engine->add_option("--prefill", o.prefill, "tokens of the timed prefill")->capture_default_str();
+  engine->add_option("--steps", o.steps, "decode steps a measurement")
+      ->check(CLI::Range(3, 1000000))
+      ->capture_default_str();
+  engine->add_flag("--profile", o.profile, "time per operator");
+  engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
+  engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
+}
+
+void add_models(CLI::App& app, CommandLine& line) {
+  CLI::App* models = app.add_subcommand("models", "list the model directories under a folder");
+  models->add_option("directory", line.models_directory, "the folder")->capture_default_str();
+  models->footer("Example:\n  shoal models /data/models");
+  models->callback([&line] { line.status = run_models(line.models_directory); });
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, CommandLine& line) {
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --api-key SECRET\n  shoal "
+      "chat --effort none\n  shoal generate --ids 0,2436,300");
+  for (std::string* model :
+       {&line.generate.model, &line.codec.model, &line.tokenize.model, &line.bench_engine.model}) {
+    *model = SHOAL_BUILTIN_MODEL;
+  }
+  line.models_directory = SHOAL_MODELS;
+  add_serve(app, line);
+  add_chat(app, line);
+  add_generate(app, line);
+  add_codec(app, line);
+  add_tokenize(app, line);
+  add_models(app, line);
+  add_config(app, line);
+  add_bench(app, line);
+  CLI::App* version = app.add_subcommand("version", "print the version");
+  version->footer("Example:\n  shoal version");
+  version->callback([&line] { line.status = run_version(); });
+}
+
+}  // namespace shoal::tools
