@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Whatever is wrong with a command line, a file or a port: one line that names it, a non-zero status, no hang."""
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import tempfile
+import unittest
+
+import shoal_program
+from shoal_program import GUPPY, run
+
+COMMANDS = [["serve"], ["chat"], ["generate"], ["codec"], ["codec", "render"], ["codec", "tokenize"], ["codec", "decode"],
+            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["version"]]
+
+
+class OneLine(unittest.TestCase):
+    def refused(self, arguments, *words, status=1):
+        """Exactly one line on stderr, with these words in it."""
+        done = run(*arguments)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("shoal: "), done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        return done.stderr
+
+
+class Arguments(OneLine):
+    def test_without_arguments_the_help_is_printed(self):
+        done = run()
+        self.assertEqual((done.returncode, done.stderr), (2, ""))
+        self.assertIn("Examples:", done.stdout)
+
+    def test_every_command_has_help_with_an_example(self):
+        for command in [[]] + COMMANDS:
+            with self.subTest(command=command):
+                done = run(*command, "--help")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertRegex(done.stdout, r"Examples?:\n  .*shoal")
+
+    def test_the_help_of_the_program_lists_every_command(self):
+        text = run("--help").stdout
+        for command in COMMANDS:
+            self.assertRegex(text if len(command) == 1 else run(command[0], "--help").stdout, rf"\n  {command[-1]}\s")
+
+    def test_an_unknown_flag_names_the_nearest_known_one(self):
+        cases = {"--prot": [["serve"], ["chat"], ["config"]], "--max-num-seq": [["serve"]], "--efort": [["chat"]],
+                 "--max-token": [["generate"]], "--modle": [["generate"], ["tokenize"], ["codec", "render"], ["bench", "engine"]],
+                 "--tokeniser": [["codec", "parse"], ["codec", "tokenize"], ["codec", "decode"]], "--parse-specials": [["tokenize"]],
+                 "--stps": [["bench", "engine"]], "--hlep": [["models"], ["version"], ["codec"], ["bench"], []]}
+        meant = {"--prot": "--port", "--max-num-seq": "--max-num-seqs", "--efort": "--effort", "--max-token": "--max-tokens",
+                 "--modle": "--model", "--tokeniser": "--tokenizer", "--parse-specials": "--parse-special", "--stps": "--steps",
+                 "--hlep": "--help"}
+        for flag, commands in cases.items():
+            for command in commands:
+                with self.subTest(flag=flag, command=command):
+                    self.refused([*command, flag + "=1"], f"'{flag}'", f"'{meant[flag]}'", f"`{' '.join(['shoal', *command])} --help`",
+                                 status=2)
+
+    def test_an_unknown_command_names_the_nearest_known_one(self):
+        for words, known in [(["serv"], "serve"), (["caht"], "chat"), (["versoin"], "version"), (["codec", "rendr"], "render"),
+                             (["codec", "tokenise"], "tokenize"), (["bench", "engin"], "engine")]:
+            with self.subTest(words=words):
+                self.refused(words, f"'{words[-1]}'", f"'{known}'", status=2)
+
+    def test_a_group_without_its_command_is_refused(self):
+        self.refused(["codec"], "shoal codec --help", status=2)
+        self.refused(["bench"], "shoal bench --help", status=2)
+
+    def test_a_word_too_many_is_named(self):
+        self.refused(["version", "please"], "'please'", status=2)
+
+    def test_a_flag_without_its_value_is_named(self):
+        self.refused(["serve", "--port"], "--port", status=2)
+
+    def test_a_bad_value_names_the_flag(self):
+        self.refused(["serve", "--port", "many"], "--port", "many")
+        self.refused(["serve", "--port", "70000"], "port", "65535")
+        self.refused(["serve", "--replay", "fast"], "replay", "exact")
+        self.refused(["serve", "--log-level", "loud"], "log.level", "warning")
+        self.refused(["serve", "--set", "http.port"], "--set", "NAME=VALUE")
+        self.refused(["chat", "--effort", "huge"], "--effort", status=2)
+        self.refused(["chat", "--url", "ftp://x"], "--url", "http://HOST")
+        self.refused(["chat", "--url", "http://x", "some-model"], "--url", status=2)
+        self.refused(["generate", "--max-tokens", "0"], "--max-tokens", status=2)
+        self.refused(["generate", "--ids", "1,x"], "--ids", "x")
+
+    def test_an_unknown_option_names_the_nearest_known_one(self):
+        self.refused(["serve", "--set", "http.prot=1"], "http.prot", "http.port")
+        self.refused(["config", "--set", "kv.byte=1"], "kv.byte", "kv.bytes")
+
+
+class Files(OneLine):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.directory.name, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def model(self):
+        """A copy of the built-in model to break."""
+        copy = self.path("model")
+        shutil.copytree(GUPPY, copy, ignore=shutil.ignore_patterns("golden.jsonl", "README.md"))
+        return copy
+
+    def edit_config(self, change):
+        directory = self.model()
+        with open(os.path.join(GUPPY, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        change(config)
+        self.write("model/config.json", json.dumps(config))
+        return directory
+
+    def edit_tensor(self, name, **fields):
+        directory = self.model()
+        with open(os.path.join(directory, "model.safetensors"), "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header, data = json.loads(file.read(length)), file.read()
+        header[name].update(fields)
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        self.write("model/model.safetensors", struct.pack("<Q", len(text)) + text + data)
+        return directory
+
+    def refused_by_all(self, model, *words):
+        """By every command that opens a model."""
+        for arguments in (["serve", model, "--port", "0"], ["chat", model], ["generate", "--model", model, "--ids", "0"]):
+            self.refused(arguments, *words)
+
+    def test_an_unknown_key_of_a_config_file(self):
+        file = self.write("node.txtpb", 'http {\n  prot: 1\n}\n')
+        self.refused(["serve", "--config", file], file, ":2", "prot", "port")
+
+    def test_a_value_of_another_type_in_a_config_file(self):
+        file = self.write("node.txtpb", 'http { port: "many" }\n')
+        self.refused(["config", "--config", file], file + ":1:", "integer", "many")
+
+    def test_a_config_file_that_is_not_there(self):
+        self.refused(["serve", "--config", self.path("none.txtpb")], self.path("none.txtpb"))
+
+    def test_a_model_directory_that_is_not_there(self):
+        self.refused_by_all(self.path("none"), self.path("none"))
+
+    def test_a_model_that_is_a_file(self):
+        self.refused_by_all(self.write("file", "x"), self.path("file"))
+
+    def test_a_directory_without_a_model(self):
+        os.mkdir(self.path("empty"))
+        self.refused_by_all(self.path("empty"), self.path("empty"), "config.json")
+
+    @unittest.skipIf(os.geteuid() == 0, "root reads everything")
+    def test_a_directory_that_may_not_be_read(self):
+        directory = self.model()
+        os.chmod(directory, 0)
+        self.addCleanup(os.chmod, directory, 0o700)
+        self.refused_by_all(directory, directory)
+
+    def test_a_config_that_is_not_json(self):
+        directory = self.model()
+        self.write("model/config.json", "{ \"text_config\": ")
+        self.refused_by_all(directory, "config.json", "JSON")
+
+    def test_a_config_without_a_key(self):
+        for key in ("hidden_size", "compress_ratios", "n_routed_experts", "engram_num_embeddings"):
+            with self.subTest(key=key):
+                directory = self.edit_config(lambda config, key=key: config["text_config"].pop(key))
+                self.refused_by_all(directory, "config.json", key)
+                shutil.rmtree(directory)
+
+    def test_a_missing_shard_is_named(self):
+        directory = self.model()
+        os.rename(os.path.join(directory, "model.safetensors"), os.path.join(directory, "model-00001-of-00002.safetensors"))
+        with open(os.path.join(directory, "model-00001-of-00002.safetensors"), "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            names = [name for name in json.loads(file.read(length)) if name != "__metadata__"]
+        shards = {name: f"model-0000{1 + (i == 7)}-of-00002.safetensors" for i, name in enumerate(names)}
+        self.write("model/model.safetensors.index.json", json.dumps({"weight_map": shards}))
+        self.refused_by_all(directory, "model-00002-of-00002.safetensors")
+
+    def test_truncated_weights(self):
+        for keep in (0, 5, 4000, 3_000_000):
+            with self.subTest(keep=keep):
+                directory = self.model()
+                os.truncate(os.path.join(directory, "model.safetensors"), keep)
+                self.refused_by_all(directory, "model.safetensors")
+                shutil.rmtree(directory)
+
+    def test_a_tensor_of_another_dtype(self):
+        directory = self.edit_tensor("layers.0.attn.attn_sink", dtype="I32")
+        self.refused_by_all(directory, "layers.0.attn.attn_sink", "I32", "F32")
+
+    def test_a_tensor_of_another_shape(self):
+        directory = self.edit_tensor("layers.0.attn.attn_sink", shape=[2, 2])
+        self.refused_by_all(directory, "layers.0.attn.attn_sink", "2, 2")
+
+    def test_a_tokenizer_that_does_not_fit(self):
+        directory = self.model()
+        file = os.path.join(directory, "tokenizer.json")
+        with open(file, encoding="utf-8") as text:
+            tokenizer = json.load(text)
+        added = tokenizer["added_tokens"]
+        added.append({**added[-1], "id": added[-1]["id"] + 1, "content": "<one more than the model has>"})
+        self.write("model/tokenizer.json", json.dumps(tokenizer))
+        self.refused(["serve", directory, "--port", "0"], file, "2496")
+
+    def test_a_tokenizer_of_another_kind(self):
+        directory = self.model()
+        self.write("model/tokenizer.json", '{"model": {"type": "WordPiece"}}')
+        self.refused_by_all(directory, "tokenizer.json")
+        self.refused(["tokenize", "--model", directory, "x"], "tokenizer.json")
+        self.refused(["codec", "decode", "--tokenizer", os.path.join(directory, "tokenizer.json")], "tokenizer.json")
+
+    def test_a_tokenizer_that_is_not_there(self):
+        directory = self.model()
+        os.remove(os.path.join(directory, "tokenizer.json"))
+        self.refused_by_all(directory, "tokenizer.json")
+
+    def test_models_of_a_folder_without_models(self):
+        self.refused(["models", self.directory.name], self.directory.name)
+        self.refused(["models", self.path("none")], self.path("none"))
+
+
+class Ports(OneLine):
+    def test_a_port_in_use_is_named(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            self.refused(["serve", "--port", port], port, "in use")
+
+    def test_an_address_that_others_can_reach_needs_a_key(self):
+        self.refused(["serve", "--host", "0.0.0.0", "--port", "0"], "--api-key")
+
+    def test_an_address_of_another_machine(self):
+        self.refused(["serve", "--host", "192.0.2.1", "--port", "0", "--api-key", "k"], "192.0.2.1")
+
+
+class Answers(unittest.TestCase):
+    def test_version_models_config_and_tokenize_print_what_they_promise(self):
+        self.assertRegex(run("version").stdout, r"^shoal \d+\.\d+\.\d+\n$")
+        self.assertRegex(run("models").stdout, r"guppy +6 layers, 16 experts")
+        text = run("config", "--port", "8123", "--set", "kv.bytes=1048576", "--api-key", "secret").stdout
+        self.assertTrue(re.search(r"http\.port\s.*8123.*--port", text), text)
+        self.assertTrue(re.search(r"kv\.bytes\s.*1048576.*--set", text), text)
+        self.assertTrue(re.search(r"http\.host\s.*127\.0\.0\.1.*default", text), text)
+        self.assertEqual(json.loads(run("tokenize", "Hello there.").stdout), json.loads(run("tokenize", stdin="Hello there.").stdout))
+
+    def test_generate_gives_the_golden_ids(self):
+        golden = shoal_program.json_lines(os.path.join(GUPPY, "golden.jsonl"))[0]
+        done = run("generate", "--ids", ",".join(map(str, golden["prompt_ids"])))
+        self.assertEqual([int(line.split("\t")[0]) for line in done.stdout.splitlines()], golden["output_ids"])
+
+
+if __name__ == "__main__":
+    shoal_program.main()

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""`shoal serve` with the built-in model, over real sockets: what it answers, and how it ends."""
+import http.client
+import json
+import os
+import signal
+import unittest
+
+import shoal_program
+from shoal_program import DEADLINE_S, GUPPY, Server, json_lines
+
+SAFE_MARGIN = 1.0  # smaller ones are possible ties, see the model's README
+
+
+def golden(tag=None):
+    """Golden answers that end by themselves and whose every token is safe."""
+    return [g for g in json_lines(os.path.join(GUPPY, "golden.jsonl"))
+            if g["finish"] == "stop" and min(g["margins"]) > SAFE_MARGIN and (tag is None or tag(g))]
+
+
+def chat_body(server, case, **more):
+    body = {"model": server.model, "messages": case["messages"], "temperature": 0, "max_tokens": 100, **more}
+    body["reasoning_effort"] = case["thinking_effort"] or "none"
+    for field in ("tools", "response_format"):
+        if case[field]:
+            body[field] = case[field]
+    return body
+
+
+def join_chat(events):
+    """The message and finish reason that a client has after joining the chunks."""
+    message, finish = {"content": "", "reasoning_content": "", "tool_calls": []}, None
+    *chunks, last = events
+    if last != "[DONE]":
+        raise AssertionError(f"the stream ended with {last!r}")
+    for event in chunks:
+        choice = json.loads(event)["choices"][0]
+        for field in ("content", "reasoning_content"):
+            message[field] += choice["delta"].get(field) or ""
+        for part in choice["delta"].get("tool_calls") or []:
+            if part["index"] == len(message["tool_calls"]):
+                message["tool_calls"].append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+            message["tool_calls"][part["index"]]["arguments"] += part["function"].get("arguments") or ""
+        finish = choice["finish_reason"] or finish
+    return message, finish
+
+
+def rest_of(stream):
+    """The events that still come, up to the end or the break."""
+    events = []
+    try:
+        for event in stream:
+            events.append(event)
+    except (http.client.HTTPException, ConnectionError):
+        pass
+    return events
+
+
+class Answers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def test_it_is_ready_at_once_and_says_so(self):
+        for path in ("/health", "/ready", "/live"):
+            self.assertEqual(self.server.request("GET", path)[0], 200)
+        status, models = self.server.request("GET", "/v1/models")
+        self.assertEqual((status, models["data"][0]["id"], self.server.model), (200, "guppy", "guppy"))
+        self.assertEqual(self.server.request("GET", "/version")[1]["version"].count("."), 2)
+        self.assertIn("# TYPE", self.server.request("GET", "/metrics")[1])
+
+    def test_ids_in_give_the_golden_ids_out(self):
+        for case in golden()[:6]:
+            for replay in ({}, {"replay": "exact"}):
+                with self.subTest(id=case["id"], replay=replay):
+                    answer = self.server.post("/v1/completions", {
+                        "model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 100,
+                        "return_token_ids": True, **replay})
+                    choice = answer["choices"][0]
+                    self.assertEqual(choice["token_ids"], case["output_ids"])
+                    self.assertEqual((choice["finish_reason"], answer["usage"]["completion_tokens"]),
+                                     ("stop", len(case["output_ids"])))
+
+    def test_a_streamed_completion_joins_to_the_collected_one(self):
+        case = golden()[0]
+        body = {"model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 100}
+        *chunks, last = self.server.stream("/v1/completions", body)
+        self.assertEqual(last, "[DONE]")
+        text = "".join(json.loads(chunk)["choices"][0]["text"] for chunk in chunks if json.loads(chunk)["choices"])
+        self.assertEqual(text, self.server.post("/v1/completions", body)["choices"][0]["text"])
+        self.assertEqual(text + "<｜end▁of▁sentence｜>", case["output"])
+
+    def test_chat_gives_the_golden_text_streamed_or_not(self):
+        cases = golden(lambda g: not g["tools"] and not g["thinking_effort"] and not g["response_format"])
+        self.assertGreater(len(cases), 5)
+        for case in cases[:6]:
+            with self.subTest(id=case["id"]):
+                body = chat_body(self.server, case)
+                answer = self.server.post("/v1/chat/completions", body)
+                message = answer["choices"][0]["message"]
+                self.assertEqual(message["content"] + "<｜end▁of▁sentence｜>", case["output"])
+                self.assertEqual(answer["usage"]["prompt_tokens"], len(case["prompt_ids"]))
+                joined, finish = join_chat(self.server.stream("/v1/chat/completions", body))
+                self.assertEqual((joined["content"], finish), (message["content"], "stop"))
+
+    def test_a_tool_call_comes_as_name_and_json_streamed_or_not(self):
+        cases = golden(lambda g: g["tools"] and "calls>" in g["output"])
+        self.assertGreater(len(cases), 0)
+        for case in cases[:3]:
+            with self.subTest(id=case["id"]):
+                body = chat_body(self.server, case)
+                choice = self.server.post("/v1/chat/completions", body)["choices"][0]
+                self.assertEqual(choice["finish_reason"], "tool_calls")
+                call = choice["message"]["tool_calls"][0]
+                self.assertIn(call["function"]["name"], [tool["function"]["name"] for tool in case["tools"]])
+                self.assertIsInstance(json.loads(call["function"]["arguments"]), dict)
+                joined, finish = join_chat(self.server.stream("/v1/chat/completions", body))
+                self.assertEqual(finish, "tool_calls")
+                self.assertEqual([(c["name"], c["arguments"]) for c in joined["tool_calls"]],
+                                 [(c["function"]["name"], c["function"]["arguments"]) for c in choice["message"]["tool_calls"]])
+
+    def test_log_probabilities_come_with_every_token(self):
+        case = golden(lambda g: not g["tools"] and not g["thinking_effort"] and not g["response_format"])[0]
+        body = chat_body(self.server, case, logprobs=True, top_logprobs=2)
+        choice = self.server.post("/v1/chat/completions", body)["choices"][0]
+        entries = choice["logprobs"]["content"]
+        self.assertEqual("".join(entry["token"] for entry in entries if not entry["token"].startswith("<｜")),
+                         choice["message"]["content"])
+        for entry in entries:
+            self.assertEqual(len(entry["top_logprobs"]), 2)
+            self.assertEqual(entry["top_logprobs"][0]["token"], entry["token"])  # greedy
+            self.assertLessEqual(entry["logprob"], 0)
+
+    def test_what_cannot_be_answered_is_refused_in_words(self):
+        cases = [({"model": "none", "messages": [{"role": "user", "content": "Hi"}]}, 404, "guppy"),
+                 ({"model": "guppy", "messages": []}, 400, "messages"),
+                 ({"model": "guppy", "messages": "Hi"}, 400, "messages")]
+        for body, status, word in cases:
+            with self.subTest(body=body):
+                got, answer = self.server.request("POST", "/v1/chat/completions", body)
+                self.assertEqual(got, status)
+                self.assertIn(word, answer["error"]["message"])
+
+
+class Keys(unittest.TestCase):
+    def test_each_key_is_let_in_and_nobody_without(self):
+        with Server("--api-key", "one", "--api-key", "two") as server:
+            self.assertEqual([server.request("GET", "/v1/models", key=key)[0] for key in (None, "three", "one", "two")],
+                             [401, 401, 200, 200])
+            self.assertEqual(server.request("GET", "/health")[0], 200)
+
+
+class Ends(unittest.TestCase):
+    def long_stream(self, server, tokens):
+        return server.stream("/v1/completions", {"model": "guppy", "prompt": "Once", "max_tokens": tokens, "ignore_eos": True,
+                                                 "temperature": 0})
+
+    def test_sigterm_lets_a_running_stream_finish_and_exits_with_0(self):
+        with Server() as server:
+            stream = self.long_stream(server, 300)
+            events = [next(stream)]
+            server.process.send_signal(signal.SIGTERM)
+            server.await_line(server.stderr, "draining")
+            events += stream
+            self.assertEqual(events[-1], "[DONE]")
+            last = [json.loads(event) for event in events[:-1] if json.loads(event)["choices"]][-1]
+            self.assertEqual(last["choices"][0]["finish_reason"], "length")
+            self.assertEqual(server.process.wait(DEADLINE_S), 0)
+
+    def test_a_second_sigterm_exits_at_once(self):
+        with Server() as server:
+            stream = self.long_stream(server, 50_000)
+            next(stream)
+            server.process.send_signal(signal.SIGTERM)
+            server.await_line(server.stderr, "draining")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(DEADLINE_S), 128 + signal.SIGTERM)
+            self.assertNotIn("[DONE]", rest_of(stream))
+
+    def test_sigint_without_requests_exits_with_0(self):
+        with Server() as server:
+            server.process.send_signal(signal.SIGINT)
+            self.assertEqual(server.process.wait(DEADLINE_S), 0)
+
+
+if __name__ == "__main__":
+    shoal_program.main()
