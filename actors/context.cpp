@@ -31,9 +31,17 @@ bool OpenAnswers::wait_until_none(Nanos limit) const {
 }
 
 void HealthBoard::publish(NodeHealth health, Instant now) {
-  const std::lock_guard lock(mutex_);
-  health_ = std::move(health);
-  published_ = now;
+  {
+    const std::lock_guard lock(mutex_);
+    health_ = std::move(health);
+    published_ = now;
+  }
+  changed_.notify_all();
+}
+
+bool HealthBoard::wait_until_started(Nanos limit) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this] { return health_.state != PartState::kStarting; });
 }
 
 NodeHealth HealthBoard::read(Instant now, Nanos oldest) const {

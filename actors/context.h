@@ -84,9 +84,12 @@ class HealthBoard {
   void publish(NodeHealth health, Instant now);
   // An old judgement is none: the supervisor itself is dead.
   NodeHealth read(Instant now, Nanos oldest) const;
+  // False: some part has still not answered after `limit`.
+  bool wait_until_started(Nanos limit) const;
 
  private:
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
   NodeHealth health_;
   Instant published_;
 };

@@ -180,6 +180,10 @@ class ActorNode final : public Node {
     return health;
   }
 
+  bool wait_until_started(Nanos limit) override {
+    return context_->health.wait_until_started(limit);
+  }
+
   bool drain(Nanos limit) override {
     draining_ = true;
     context_->log.event(LogLevel::kInfo, "node.draining", {{"limit_ns", limit}});

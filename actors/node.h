@@ -33,6 +33,8 @@ struct Parts {
 
 class Node : public FrontDoor {
  public:
+  // Every part has answered once. False: some have not after `limit`.
+  virtual bool wait_until_started(Nanos limit) = 0;
   // What is open finishes; new requests are refused, later attempts of open ones are not. False:
   // some were left after `limit`.
   virtual bool drain(Nanos limit) = 0;

@@ -115,19 +115,21 @@ struct Supervisor {
   void judge(Instant now);
 };
 
+// From the end of the pipeline to its beginning: a part hears who follows it before anybody can
+// send it work.
 template <class Visit>
 void Supervisor::for_each_pipeline_part(Visit visit) const {
-  visit(wiring.router, part::kRouter);
+  for (std::uint32_t r = 0; r < wiring.prefill_workers.size(); ++r) {
+    visit(wiring.decode_workers[r], part::decode_worker(r));
+    visit(wiring.prefill_workers[r], part::prefill_worker(r));
+  }
+  visit(wiring.decode_group, part::kDecodeGroup);
+  visit(wiring.decode_balancer, part::kDecodeBalancer);
+  visit(wiring.prefill_group, part::kPrefillGroup);
   for (std::uint32_t k = 0; k < kPrefillClasses; ++k) {
     visit(wiring.prefill_balancers[k], part::kPrefillBalancer + k);
   }
-  visit(wiring.prefill_group, part::kPrefillGroup);
-  visit(wiring.decode_balancer, part::kDecodeBalancer);
-  visit(wiring.decode_group, part::kDecodeGroup);
-  for (std::uint32_t r = 0; r < wiring.prefill_workers.size(); ++r) {
-    visit(wiring.prefill_workers[r], part::prefill_worker(r));
-    visit(wiring.decode_workers[r], part::decode_worker(r));
-  }
+  visit(wiring.router, part::kRouter);
 }
 
 void Supervisor::start() {
@@ -158,8 +160,8 @@ void Supervisor::end_pipeline() {
 
 void Supervisor::tell_wiring() {
   const Rewire message{std::make_shared<const Wiring>(wiring)};
-  notify(wiring.gateway, message);
   for_each_pipeline_part([&message](const auto& actor, std::uint32_t) { notify(actor, message); });
+  notify(wiring.gateway, message);
 }
 
 void Supervisor::lose(std::uint32_t lost, const std::string& reason) {
@@ -241,13 +243,16 @@ void Supervisor::tick() {
 void Supervisor::heartbeat(const Heartbeat& message) {
   Watched& part = watched.at(message.part);
   const Instant now = node->now();
-  part.pulse.heard = true;
+  const bool is_first = !std::exchange(part.pulse.heard, true);
   part.pulse.last_heartbeat = now;
   if (message.progress != part.progress || !message.has_work) {
     part.pulse.last_progress = now;
   }
   part.progress = message.progress;
   part.pulse.has_work = message.has_work;
+  if (is_first) {
+    judge(now);  // readiness does not wait for the next tick
+  }
 }
 
 void Supervisor::judge(Instant now) {

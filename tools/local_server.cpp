@@ -20,6 +20,7 @@ namespace shoal::tools {
 
 namespace {
 
+constexpr Nanos kStartLimit = std::chrono::seconds(30);
 constexpr Nanos kStopLimit = std::chrono::seconds(5);
 
 int compute_threads(const Config& config) {
@@ -136,6 +137,9 @@ Result<void> LocalServer::open_front(const Config& config) {
   parts.version = SHOAL_VERSION;
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
   TRY(http_, HttpServer::start(http_config(config), std::move(parts)));
+  if (!node_->wait_until_started(kStartLimit)) {
+    return fail(Code::kInternal, "a part of the node did not start; see the log");
+  }
   return {};
 }
 
