@@ -59,9 +59,8 @@ void DecodeBalancer::place(const PlaceDecode& message) {
 void DecodeBalancer::release(const ReleaseAttempt& message) {
   std::erase_if(queue,
                 [&message](const Handover& waiting) { return waiting.key() == message.key; });
-  if (placed.erase(message.key) > 0) {
-    notify(seat.wiring->decode_group, message);
-  }
+  placed.erase(message.key);
+  notify(seat.wiring->decode_group, message);
   dispatch();
 }
 

@@ -97,6 +97,9 @@ void Gateway::close(const CloseRequest& message) {
   if (const auto entry = open.find(message.request); entry != open.end()) {
     forget(entry);
   }
+  std::erase_if(early, [&message](const Submit& submit) {
+    return submit.submission->request == message.request;
+  });
   notify(seat.wiring->router, message);
 }
 

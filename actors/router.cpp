@@ -251,8 +251,10 @@ void Router::report(const Entry& entry, const Cause& cause) {
 }
 
 void Router::release_everywhere(const AttemptKey& key) {
-  notify(seat.wiring->prefill_group, ReleaseAttempt{key});
-  notify(seat.wiring->decode_group, ReleaseAttempt{key});
+  for (const PrefillBalancerActor& balancer : seat.wiring->prefill_balancers) {
+    notify(balancer, ReleaseAttempt{key});
+  }
+  notify(seat.wiring->decode_balancer, ReleaseAttempt{key});
 }
 
 void Router::count_end(const Entry& entry, const Cause& cause) {

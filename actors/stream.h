@@ -23,12 +23,11 @@ struct StreamLimits {
   std::uint32_t attempts = 5;            // most attempts of one request, the first one included
   std::int64_t held_tokens = 64;         // most tokens kept that arrived ahead of the position
   Nanos hold = std::chrono::seconds(1);  // longest wait for the tokens missing before them
-  Nanos progress =
-      std::chrono::seconds(60);  // longest silence between two batches, once the first one came
-  Nanos first_token =
-      std::chrono::minutes(10);  // longest silence before the first batch: queueing is legal there
-  Nanos deadline_grace = std::chrono::seconds(
-      1);  // the router answers at the deadline; the stream itself this much later
+  // Longest silence between two batches, and before the first one: queueing is legal there.
+  Nanos progress = std::chrono::minutes(5);
+  Nanos first_token = std::chrono::minutes(10);
+  // The router answers at the deadline, the stream itself this much later.
+  Nanos deadline_grace = std::chrono::seconds(1);
 };
 
 // Frees the work of `attempt` at whoever still runs it: FrontDoor::stop(request, attempt, end).

@@ -250,6 +250,7 @@ TEST_CASE("any part may die and every answer still has the same tokens") {
                                           "decode_group",
                                           "decode_balancer",
                                           "prefill_balancer.0"};
+  std::uint32_t retried = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     World world({.seed = seed, .stream = {.attempts = 50}});
     std::mt19937_64 random(seed);
@@ -269,11 +270,49 @@ TEST_CASE("any part may die and every answer still has the same tokens") {
     REQUIRE(world.run_until_all_over());
     for (const auto& [id, request] : asked) {
       check_truth(world, {}, id, request);
+      retried += world.clients().answer(id).attempts > 1 ? 1 : 0;
     }
     world.settle();
     CHECK(world.memory_is_free());
     CHECK(world.run([&] { return world.node().health().state == PartState::kOk; }, seconds(5)));
   }
+  CHECK(retried > 0);  // else nothing was tried
+}
+
+TEST_CASE("a step that fails on the device is tried again, with the same tokens") {
+  World world({});
+  const Wanted request = wanted(1, 200, 30);
+  const RequestId id = world.clients().ask(request);
+  REQUIRE(world.run([&] { return world.clients().answer(id).tokens.size() >= 5; }));
+  world.fail_steps(1);
+  REQUIRE(world.run_until_all_over());
+  check_truth(world, {}, id, request);
+  CHECK(world.clients().answer(id).attempts == 2);
+}
+
+TEST_CASE("a device that stays broken ends the request after its attempts, once") {
+  World world({});
+  world.fail_steps(1'000);
+  const RequestId id = world.clients().ask(wanted(1, 200, 30));
+  REQUIRE(world.run_until_all_over());
+  const Answer answer = world.clients().answer(id);
+  REQUIRE(answer.error.has_value());
+  CHECK(answer.error->code == Code::kUnavailable);
+  CHECK(answer.attempts == 5);
+  CHECK(answer.terminal_events == 1);
+  world.settle();
+  CHECK(world.memory_is_free());
+}
+
+TEST_CASE("parts that die again and again make a dead node, and it refuses") {
+  World world({.configure = [](Config& config) { config.mutable_supervisor()->set_restarts(3); }});
+  for (int i = 0; i < 4; ++i) {
+    world.node().end_part("decode_worker.0");
+    world.settle();
+  }
+  CHECK(world.run([&] { return world.node().health().state == PartState::kDead; }, seconds(1)));
+  const RequestId id = world.clients().ask(wanted(1, 10, 5));
+  CHECK(world.clients().answer(id).error->code == Code::kUnavailable);
 }
 
 TEST_CASE("health says dead when the gateway is lost, and nothing hangs") {

@@ -46,7 +46,7 @@ class HeldLauncher final : public kernels::Launcher {
   explicit HeldLauncher(kernels::SimBackend& backend) : backend_(backend) {}
 
   void launch(kernels::Launch launch) override {
-    queues_[static_cast<std::size_t>(launch.plan.queue)].emplace_back(std::move(launch));
+    queues_[static_cast<std::size_t>(launch.plan.queue)].push_back(std::move(launch));
   }
 
   void stop() override {
@@ -65,17 +65,26 @@ class HeldLauncher final : public kernels::Launcher {
     if (queues_[queue].empty()) {
       return false;
     }
-    kernels::LaunchedStep step = std::move(queues_[queue].front());
+    kernels::Launch launch = std::move(queues_[queue].front());
     queues_[queue].pop_front();
+    if (failures_left_ > 0) {
+      --failures_left_;
+      launch.done({fail(Code::kInternal, "the device broke"), Nanos{0}});
+      return true;
+    }
+    kernels::LaunchedStep step(std::move(launch));
     while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
     }
     step.finish(backend_, std::chrono::milliseconds(1));
     return true;
   }
 
+  void fail_next(std::int64_t count) { failures_left_ = count; }
+
  private:
   kernels::SimBackend& backend_;
-  std::array<std::deque<kernels::LaunchedStep>, kernels::kQueueCount> queues_;
+  std::int64_t failures_left_ = 0;
+  std::array<std::deque<kernels::Launch>, kernels::kQueueCount> queues_;
 };
 
 World::World(const Setup& setup)
@@ -106,6 +115,10 @@ World::World(const Setup& setup)
 World::~World() {
   node_->stop(Nanos{0});
   node_.reset();
+}
+
+void World::fail_steps(std::int64_t count) {
+  launcher_->fail_next(count);
 }
 
 Instant World::now() const {

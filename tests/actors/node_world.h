@@ -45,6 +45,8 @@ class World {
 
   // Holds launched steps back until released.
   void hold_steps(bool held) { steps_held_ = held; }
+  // The next `count` steps fail on the device.
+  void fail_steps(std::int64_t count);
 
   Node& node() { return *node_; }
 
