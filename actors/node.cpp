@@ -242,6 +242,17 @@ std::shared_ptr<ActorRuntime> make_actor_threads(int threads) {
   return std::make_shared<ActorThreads>(threads);
 }
 
+StreamLimits stream_limits(const Config& config) {
+  const auto& stream = config.stream();
+  StreamLimits limits;
+  limits.attempts = static_cast<std::uint32_t>(config.request().attempts());
+  limits.held_tokens = stream.held_tokens();
+  limits.hold = milliseconds(stream.hold_ms());
+  limits.progress = milliseconds(stream.progress_ms());
+  limits.first_token = milliseconds(stream.first_token_ms());
+  return limits;
+}
+
 Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   TRY_VOID(validate(config));
   const auto level = parse_log_level(config.log().level());

@@ -10,6 +10,7 @@
 #include "actors/config.h"
 #include "actors/front_door.h"
 #include "actors/log.h"
+#include "actors/stream.h"
 #include "kernels/backend.h"
 #include "kernels/launch_queue.h"
 #include "schemas/result.h"
@@ -48,6 +49,9 @@ class Node : public FrontDoor {
   // As if the part had died ("decode_worker.0"): for drills and tests.
   virtual void end_part(std::string_view part) = 0;
 };
+
+// What the streams of the HTTP shards keep to.
+StreamLimits stream_limits(const Config& config);
 
 Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts);
 

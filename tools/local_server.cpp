@@ -133,6 +133,7 @@ Result<void> LocalServer::open_front(const Config& config) {
   parts.model.tokenizer = std::move(tokenizer);
   parts.model.profile = std::make_shared<const ModelProfile>(std::move(profile));
   parts.seed = random_seed();
+  parts.stream_limits = stream_limits(config);
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
   parts.version = SHOAL_VERSION;
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };

@@ -67,6 +67,16 @@ TEST_CASE(
   CHECK(threaded.node->drain(seconds(20)));
 }
 
+TEST_CASE("the default options of streams are the streams' own defaults") {
+  const StreamLimits configured = stream_limits(Config());
+  const StreamLimits built_in;
+  CHECK(configured.attempts == built_in.attempts);
+  CHECK(configured.held_tokens == built_in.held_tokens);
+  CHECK(configured.hold == built_in.hold);
+  CHECK(configured.progress == built_in.progress);
+  CHECK(configured.first_token == built_in.first_token);
+}
+
 TEST_CASE("a node that is stopped under load fails what is open and gives all memory back") {
   kernels::SimBackend* backend = nullptr;
   {
