@@ -33,7 +33,7 @@ class ActorThreads final : public ActorRuntime {
 
   bool wait_until_empty(Nanos limit) override {
     // CAF waits for its actors without a limit only. A thread that still waits then ends with the
-    // process: see Node::stop.
+    // process: see Node::shut_down.
     auto empty = std::make_shared<std::promise<void>>();
     std::thread([&registry = system_.registry(), empty] {
       registry.await_running_count_equal(0);
@@ -144,7 +144,7 @@ class ActorNode final : public Node {
     supervisor_ = spawn_supervisor(system, context_, gateway_, blueprint(system, context_));
   }
 
-  ~ActorNode() override { stop(std::chrono::seconds(5)); }
+  ~ActorNode() override { shut_down(std::chrono::seconds(5)); }
 
   void attach(std::uint32_t shard, ShardInbox& inbox) override {
     context_->shards.attach(shard, inbox);
@@ -190,7 +190,7 @@ class ActorNode final : public Node {
     return context_->open.wait_until_none(limit);
   }
 
-  bool stop(Nanos limit) override {
+  bool shut_down(Nanos limit) override {
     if (!stopping_.exchange(true)) {
       end_actor(supervisor_);  // takes all others with it
       supervisor_ = nullptr;

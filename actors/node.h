@@ -26,7 +26,7 @@ std::shared_ptr<ActorRuntime> make_actor_threads(int threads);
 // Everything outside the actors. All of it outlives the node.
 struct Parts {
   kernels::Backend& backend;
-  kernels::Launcher& launcher;            // stopped by Node::stop
+  kernels::Launcher& launcher;            // stopped by Node::shut_down
   std::function<Instant()> clock;         // monotonic, any thread
   EventLog::Sink log;                     // any thread
   std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured
@@ -41,7 +41,7 @@ class Node : public FrontDoor {
   virtual bool drain(Nanos limit) = 0;
   // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after
   // `limit`; the process must then leave without destroying the node (std::_Exit). Idempotent.
-  virtual bool stop(Nanos limit) = 0;
+  virtual bool shut_down(Nanos limit) = 0;
   // Longest prompt plus answer, tokens.
   virtual Position context() const = 0;
   // Prometheus text of everything behind the front door.

@@ -159,7 +159,7 @@ bool LocalServer::stop() {
   }
   stopped_ = true;
   *silent_ = http_ == nullptr;  // it never served: the error that says why is the one line
-  const bool ended = node_->stop(kStopLimit);
+  const bool ended = node_->shut_down(kStopLimit);
   if (http_ != nullptr) {
     http_->stop();
   }

@@ -234,7 +234,7 @@ TEST_CASE("a node that stops fails what is open, once") {
   World world({});
   const RequestId id = world.clients().ask(wanted(1, 200, 500));
   REQUIRE(world.run([&] { return world.clients().answer(id).tokens.size() >= 5; }));
-  CHECK(world.node().stop(Nanos{0}));
+  CHECK(world.node().shut_down(Nanos{0}));
   const Answer answer = world.clients().answer(id);
   REQUIRE(answer.error.has_value());
   CHECK(answer.error->code == Code::kUnavailable);

@@ -35,7 +35,7 @@ struct ThreadedNode {
     clients = std::make_unique<Clients>(*node, clock_now, StreamLimits{.attempts = 50});
   }
 
-  ~ThreadedNode() { CHECK(node->stop(seconds(20))); }
+  ~ThreadedNode() { CHECK(node->shut_down(seconds(20))); }
 };
 
 }  // namespace
@@ -85,7 +85,7 @@ TEST_CASE("a node that is stopped under load fails what is open and gives all me
       threaded.clients->ask(wanted(i, 300, 2'000));
     }
     REQUIRE(threaded.clients->wait_for_tokens(RequestId{1}, 3, seconds(20)));
-    CHECK(threaded.node->stop(seconds(20)));
+    CHECK(threaded.node->shut_down(seconds(20)));
     CHECK(threaded.clients->open() == 0);
     backend = &threaded.backend;
     CHECK(backend->arena().free_blocks() == backend->arena().blocks());

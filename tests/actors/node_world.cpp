@@ -113,7 +113,7 @@ World::World(const Setup& setup)
 }
 
 World::~World() {
-  node_->stop(Nanos{0});
+  node_->shut_down(Nanos{0});
   node_.reset();
 }
 
