@@ -14,7 +14,6 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
@@ -27,6 +26,8 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
+
+constexpr std::uintmax_t kLargestFile = 1 << 20;  // bytes; every option with its help is 4 KiB
 
 const config::OptionRule& rule_of(const FieldDescriptor& field) {
   return field.options().GetExtension(config::rule);
@@ -138,17 +139,19 @@ bool set_value(const Place& place, std::string_view value) {
   }
 }
 
+std::string range_text(const config::OptionRule& rule) {
+  return std::to_string(static_cast<std::int64_t>(rule.min())) + " .. " +
+         std::to_string(static_cast<std::int64_t>(rule.max()));
+}
+
 Result<void> check_number(const std::string& name,
                           std::int64_t value,
                           const config::OptionRule& rule) {
   const auto number = static_cast<double>(value);
   if ((rule.has_min() && number < rule.min()) || (rule.has_max() && number > rule.max())) {
-    std::ostringstream range;
-    range << static_cast<std::int64_t>(rule.min()) << " .. "
-          << static_cast<std::int64_t>(rule.max());
     return fail(
         Code::kMisconfigured,
-        name + ": " + std::to_string(value) + " is out of range, allowed is " + range.str());
+        name + ": " + std::to_string(value) + " is out of range, allowed is " + range_text(rule));
   }
   return {};
 }
@@ -184,15 +187,45 @@ Result<void> check_option(const std::string& name,
   }
 }
 
-// Keeps the first complaint of the parser, with the nearest known name when a name is unknown.
+// Where a line and column of the parser, from 0, are in the text.
+std::size_t offset_of(std::string_view text, int line, int column) {
+  constexpr int kTab = 8;  // a tab takes the parser's column to the next multiple
+  std::size_t at = 0;
+  for (; line > 0 && at < text.size(); ++at) {
+    line -= text[at] == '\n' ? 1 : 0;
+  }
+  for (int passed = 0; passed < column && at < text.size(); ++at) {
+    passed += text[at] == '\t' ? kTab - passed % kTab : 1;
+  }
+  return at;
+}
+
+// The name whose value comes next, when `text` ends with "NAME:"; otherwise empty.
+std::string_view name_before_value(std::string_view text) {
+  const auto colon = text.find_last_not_of(" \t\r\n");
+  if (colon == std::string_view::npos || text[colon] != ':') {
+    return {};
+  }
+  text = text.substr(0, colon);
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  const auto outside = text.find_last_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
+  return outside == std::string_view::npos ? text : text.substr(outside + 1);
+}
+
+// Keeps the first complaint of the parser, with the name whose value is wrong and the nearest known
+// name when a name is unknown.
 class FirstError final : public google::protobuf::io::ErrorCollector {
  public:
-  explicit FirstError(std::string file) : file_(std::move(file)) {}
+  FirstError(std::string file, std::string_view content)
+      : file_(std::move(file)),
+        content_(content) {}
 
   void AddError(int line, int column, const std::string& message) override {
     if (text_.empty()) {
+      const std::string name(
+          name_before_value(content_.substr(0, offset_of(content_, line, column))));
       text_ = file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " +
-              message + hint(message);
+              (name.empty() ? "" : name + ": ") + message + hint(message);
     }
   }
 
@@ -219,27 +252,48 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
     for (int i = 0; type != nullptr && i < type->field_count(); ++i) {
       known.push_back(type->field(i)->name());
     }
-    return known.empty() ? "" : " Did you mean \"" + nearest_name(name, known) + "\"?";
+    const auto nearest = nearest_name(name, known);
+    return nearest ? " Did you mean \"" + *nearest + "\"?" : " See `shoal config`.";
   }
 
   std::string file_;
+  std::string_view content_;
   std::string text_;
 };
+
+// Looks before it opens: a pipe or a device could block or never end.
+Result<std::string> read_text(const std::filesystem::path& file) {
+  const auto refuse = [&file](const std::string& why) {
+    return fail(Code::kMisconfigured, file.string() + ": " + why);
+  };
+  std::error_code failed;
+  const auto status = std::filesystem::status(file, failed);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return refuse(std::filesystem::is_directory(status)
+                      ? "is a directory, give a configuration file"
+                      : "is not a regular file, give a configuration file");
+  }
+  std::ifstream stream(file);
+  if (failed || !stream) {
+    return refuse("cannot be read; check the path and its permissions");
+  }
+  if (std::filesystem::file_size(file, failed) > kLargestFile || failed) {
+    return refuse("is larger than 1 MiB, which no configuration file is");
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
 
 }  // namespace
 
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources) {
-  std::ifstream stream(file);
-  if (!stream) {
-    return fail(Code::kMisconfigured,
-                file.string() + ": cannot be read; check the path and its permissions");
-  }
-  FirstError error(file.string());
+  TRY(const std::string text, read_text(file));
+  FirstError error(file.string(), text);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  google::protobuf::io::IstreamInputStream input(&stream);
   Config read;
-  if (!parser.Parse(&input, &read)) {
+  if (!parser.ParseFromString(text, &read)) {
     return fail(Code::kMisconfigured, error.text());
   }
   for_each_option(
@@ -264,13 +318,15 @@ Result<void> set_option(std::string_view name,
                         ConfigSources& sources) {
   const auto place = find_option(name, sources.config);
   if (!place) {
+    const auto nearest = nearest_name(name, option_names());
     return fail(Code::kMisconfigured,
-                std::string(origin) + ": there is no option \"" + std::string(name) +
-                    "\", did you mean \"" + nearest_name(name, option_names()) + "\"?");
+                std::string(origin) + ": there is no option \"" + std::string(name) + "\", " +
+                    (nearest ? "did you mean \"" + *nearest + "\"?" : "see `shoal config`"));
   }
   if (!set_value(*place, value)) {
     return fail(Code::kMisconfigured,
-                std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number");
+                std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number of " +
+                    range_text(rule_of(*place->field)));
   }
   sources.origin[std::string(name)] = origin;
   return {};
@@ -287,6 +343,11 @@ Result<void> validate(const Config& config) {
         }
       });
   TRY_VOID(verdict);
+  if (config.model().max_model_len() == 1) {
+    return fail(Code::kMisconfigured,
+                "model.max_model_len: 1 holds no prompt and answer; give at least 2, or 0 for what "
+                "model and KV memory allow");
+  }
   const auto& prefill = config.prefill();
   if (prefill.short_ms() >= prefill.medium_ms() || prefill.medium_ms() >= prefill.long_ms()) {
     return fail(Code::kMisconfigured, "prefill.short_ms, medium_ms, long_ms: must grow");
@@ -337,8 +398,8 @@ std::string default_config_file() {
   return text;
 }
 
-std::string nearest_name(std::string_view word, const std::vector<std::string>& known) {
-  CHECK(!known.empty());
+std::optional<std::string> nearest_name(std::string_view word,
+                                        const std::vector<std::string>& known) {
   const auto distance = [word](const std::string& other) {
     std::vector<std::size_t> row(other.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -351,10 +412,13 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     }
     return row.back();
   };
-  return *std::min_element(
+  const auto nearest = std::min_element(
       known.begin(), known.end(), [&distance](const std::string& a, const std::string& b) {
         return distance(a) < distance(b);
       });
+  return nearest != known.end() && 2 * distance(*nearest) <= nearest->size()
+             ? std::optional(*nearest)
+             : std::nullopt;
 }
 
 std::int64_t kv_blocks(const Config& config, std::int64_t block_bytes) {

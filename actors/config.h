@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ struct ConfigSources {
       origin;  // option name ("http.port") to file or flag; absent: default
 };
 
-// Text-format file. kMisconfigured names file, line, the unknown name and the nearest known one.
+// Text-format file of at most 1 MiB. kMisconfigured names file, line, the name whose value is
+// wrong, the unknown name and the nearest known one.
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources);
 // One option by its dotted name; a repeated one is added to. `origin` says who asks, for messages
 // and for `shoal config`.
@@ -39,8 +41,9 @@ std::string describe_config(const ConfigSources& sources);
 // Every option with its default and its meaning, as a file: deploy/defaults.txtpb.
 std::string default_config_file();
 
-// The known word nearest to `word`, by edit distance.
-std::string nearest_name(std::string_view word, const std::vector<std::string>& known);
+// The known word nearest to `word` by edit distance; nothing when more than half of it differs.
+std::optional<std::string> nearest_name(std::string_view word,
+                                        const std::vector<std::string>& known);
 
 // KV blocks of the device: kv.blocks, or what kv.bytes holds, at least one.
 std::int64_t kv_blocks(const Config& config, std::int64_t block_bytes);

@@ -53,8 +53,9 @@ std::string explain_unknown(const CLI::App& command, const std::string& argument
   if (known.empty()) {
     return "unexpected argument '" + word + "'.";
   }
-  return (is_flag ? "unknown flag '" : "unknown command '") + word + "', did you mean '" +
-         nearest_name(word, known) + "'?";
+  const auto nearest = nearest_name(word, known);
+  return (is_flag ? "unknown flag '" : "unknown command '") + word + "'" +
+         (nearest ? ", did you mean '" + *nearest + "'?" : ".");
 }
 
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {

@@ -1,9 +1,11 @@
 // Options, events and counters: what an operator sees.
 #include "actors/config.h"
 
+#include <array>
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -91,6 +93,46 @@ TEST_CASE("an unknown option name is refused and the nearest one named") {
   CHECK(set.error().message.find("prefill.quota_us") != std::string::npos);
 }
 
+TEST_CASE("a name unlike every known one gets no guess") {
+  ConfigSources sources;
+  const auto set = set_option("a", "b", "--set", sources);
+  REQUIRE_FALSE(set.has_value());
+  CHECK(set.error().message == "--set: there is no option \"a\", see `shoal config`");
+  CHECK(nearest_name("serv", {"serve", "chat"}) == "serve");
+  CHECK(nearest_name("ab", {"abcd"}) == "abcd");
+  CHECK(nearest_name("a", {"abcd"}) == std::nullopt);
+  CHECK(nearest_name("a", {}) == std::nullopt);
+}
+
+TEST_CASE("a wrong value in a file is named with its place, tabs and line ends in between") {
+  for (const auto& [text, place, name] : std::vector<std::array<std::string, 3>>{
+           {"http { port: \"many\" }", ":1:14: ", "port: Expected integer"},
+           {"kv { blocks: 1 }\nhttp {\n\tport :\n\t\"many\"\n}",
+            ":4:9: ",
+            "port: Expected integer"},
+           {"http {\tport:\tmany }", ":1:17: ", "port: Expected integer"},
+           {"http { port: 99999999999 }", ":1:14: ", "port: Integer out of range"},
+           {"log { level: }", ":1:14: ", "level: Expected string"}}) {
+    CAPTURE(text);
+    const ConfigFile file(text);
+    ConfigSources sources;
+    const auto read = read_config_file(file.path(), sources);
+    REQUIRE_FALSE(read.has_value());
+    CHECK_MESSAGE(read.error().message.starts_with(file.path().string() + place + name),
+                  read.error().message);
+  }
+}
+
+TEST_CASE("a context that holds no answer is blamed on model.max_model_len") {
+  ConfigSources sources;
+  REQUIRE(set_option("model.max_model_len", "1", "--max-model-len", sources).has_value());
+  const auto verdict = validate(sources.config);
+  REQUIRE_FALSE(verdict.has_value());
+  CHECK(verdict.error().message.starts_with("model.max_model_len: 1 "));
+  REQUIRE(set_option("model.max_model_len", "2", "--max-model-len", sources).has_value());
+  CHECK(validate(sources.config).has_value());
+}
+
 TEST_CASE("values outside their range or choice are refused by name") {
   ConfigSources sources;
   REQUIRE(set_option("http.port", "70000", "--port", sources).has_value());
@@ -110,6 +152,24 @@ TEST_CASE("a file that cannot be read is named") {
   const auto read = read_config_file("/no/such/file.txtpb", sources);
   REQUIRE_FALSE(read.has_value());
   CHECK(read.error().message.find("/no/such/file.txtpb") != std::string::npos);
+}
+
+TEST_CASE("what is no configuration file is refused by its path and never read") {
+  const ConfigFile file("# " + std::string((1 << 20) - 1, 'x'));
+  const std::string directory = std::filesystem::temp_directory_path().string();
+  for (const auto& [path, why] :
+       std::vector<std::array<std::string, 2>>{{directory, ": is a directory"},
+                                               {"/dev/zero", ": is not a regular file"},
+                                               {file.path().string(), ": is larger than 1 MiB"}}) {
+    ConfigSources sources;
+    const auto read = read_config_file(path, sources);
+    REQUIRE_FALSE(read.has_value());
+    CHECK(read.error().code == Code::kMisconfigured);
+    CHECK_MESSAGE(read.error().message.starts_with(path + why), read.error().message);
+  }
+  std::filesystem::resize_file(file.path(), 1 << 20);
+  ConfigSources sources;
+  CHECK(read_config_file(file.path(), sources).has_value());
 }
 
 TEST_CASE("an event is one line of name and fields, and text cannot forge another") {
