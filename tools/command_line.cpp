@@ -31,12 +31,23 @@ constexpr ConfigFlag kConfigFlags[] = {
     {"--log-level", "log.level", "debug, info, warning or error"},
 };
 
+// The longest context of any model: as for model.max_model_len.
+constexpr int kMostTokens = 1048576;
+
+// A path left empty is a script's unset variable, not a wish for the default.
+CLI::Validator not_empty() {
+  return {[](const std::string& value) { return value.empty() ? "is empty" : std::string(); }, ""};
+}
+
 CLI::Option* add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
-  CLI::Option* model = app.add_option(
-      "model",
-      arguments.model,
-      "model directory (config.json, *.safetensors, tokenizer.json); default: the built-in model");
-  app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb");
+  CLI::Option* model =
+      app.add_option("model",
+                     arguments.model,
+                     "model directory (config.json, *.safetensors, tokenizer.json); default: the "
+                     "built-in model")
+          ->check(not_empty());
+  app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb")
+      ->check(not_empty());
   app.add_option(
          "--api-key", arguments.api_keys, "key to let in, each one a tenant; may be repeated")
       ->allow_extra_args(false);
@@ -110,7 +121,7 @@ void add_chat(CLI::App& app, CommandLine& line) {
   chat->add_option("--effort", line.chat.effort, "how hard to think; default: the server's")
       ->check(CLI::IsMember({"none", "low", "high", "max"}));
   chat->add_option("--max-tokens", line.chat.max_tokens, "longest answer; default: the server's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostTokens));
   chat->footer(
       "Examples:\n  shoal chat --effort none\n  shoal chat --url http://127.0.0.1:8000 --api-key "
       "SECRET --system 'Be brief.'\n  echo 'What is shoal?' | shoal chat --effort none");
@@ -131,20 +142,20 @@ void add_config(CLI::App& app, CommandLine& line) {
 }
 
 void add_generate_flags(CLI::App& app, GenerateOptions& o) {
-  app.add_option("--model", o.model, "model directory")->capture_default_str();
+  app.add_option("--model", o.model, "model directory")->check(not_empty())->capture_default_str();
   app.add_option(
       "--ids", o.ids, "prompt as comma-separated token ids; prints ids and top-2 margins");
   app.add_option(
       "--prompt", o.prompt, "prompt as text; spellings of control tokens become control tokens");
   app.add_option("--max-tokens", o.max_tokens, "most tokens to generate")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMostTokens))
       ->capture_default_str();
   app.add_option("--temperature", o.temperature, "0: greedy")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 2.0))
       ->capture_default_str();
   app.add_option("--top-p", o.top_p)->check(CLI::Range(0.0, 1.0))->capture_default_str();
   app.add_option("--top-k", o.top_k, "0: off")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, kMostTokens))
       ->capture_default_str();
   app.add_option("--seed", o.seed)->capture_default_str();
   app.add_option("--threads", o.threads, "compute threads")
@@ -217,7 +228,9 @@ void add_tokenize(CLI::App& app, CommandLine& line) {
   CLI::App* ids =
       app.add_subcommand("tokenize", "print the token ids of a text (argument or standard input)");
   ids->add_option("text", line.tokenize.text, "the text");
-  ids->add_option("--model", line.tokenize.model, "model directory")->capture_default_str();
+  ids->add_option("--model", line.tokenize.model, "model directory")
+      ->check(not_empty())
+      ->capture_default_str();
   ids->add_flag("--parse-special",
                 line.tokenize.parse_special,
                 "spellings of control tokens become control tokens");
@@ -232,10 +245,15 @@ void add_bench(CLI::App& app, CommandLine& line) {
   CLI::App* engine =
       bench->add_subcommand("engine", "decode and prefill steps straight on the device");
   BenchEngineOptions& o = line.bench_engine;
-  engine->add_option("--model", o.model, "model directory")->capture_default_str();
-  engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
+  engine->add_option("--model", o.model, "model directory")
+      ->check(not_empty())
       ->capture_default_str();
-  engine->add_option("--prefill", o.prefill, "tokens of the timed prefill")->capture_default_str();
+  engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
+      ->check(CLI::Range(1, kMostTokens))
+      ->capture_default_str();
+  engine->add_option("--prefill", o.prefill, "tokens of the timed prefill")
+      ->check(CLI::Range(1, kMostTokens))
+      ->capture_default_str();
   engine->add_option("--steps", o.steps, "decode steps a measurement")
       ->check(CLI::Range(3, 1000000))
       ->capture_default_str();

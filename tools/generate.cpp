@@ -83,6 +83,9 @@ Result<Answer> start(kernels::Backend& backend,
 }
 
 Result<void> generate(const GenerateOptions& options) {
+  if (options.ids.empty() && options.prompt.empty()) {
+    return fail(Code::kInvalid, "no prompt: give --ids or --prompt");
+  }
   // First, so that a folder that is no model is refused as such and not for its missing tokenizer.
   TRY_VOID(kernels::read_config(options.model));
   TRY(auto tokenizer, Tokenizer::load(std::filesystem::path(options.model) / "tokenizer.json"));

@@ -86,12 +86,38 @@ class Arguments(OneLine):
         self.refused(["chat", "--effort", "huge"], "--effort", status=2)
         self.refused(["chat", "--url", "ftp://x"], "--url", "http://HOST")
         self.refused(["chat", "--url", "http://x", "some-model"], "--url", status=2)
-        self.refused(["generate", "--max-tokens", "0"], "--max-tokens", status=2)
+        for value in ("0", "-1", "99999999999"):
+            line = self.refused(["generate", "--max-tokens", value], "--max-tokens", value, "1 to 1048576", status=2)
+            self.assertLess(len(line), 120)
+        self.assertLess(len(self.refused(["generate", "--top-k", "-1"], "--top-k", "-1", status=2)), 120)
+        self.assertLess(len(self.refused(["generate", "--temperature", "-1"], "--temperature", "-1", status=2)), 120)
+        self.refused(["serve", "--port", "99999"], "http.port", "99999", "0 .. 65535")
+        self.refused(["serve", "--port", "99999999999"], "--port", "99999999999", "0 .. 65535")
+        self.refused(["serve", "--threads", "-1"], "compute.threads", "-1", "0 .. 1024")
+        self.refused(["generate", "--threads", "-1"], "--threads", "-1", "1 to 1024", status=2)
         self.refused(["generate", "--ids", "1,x"], "--ids", "x")
 
     def test_an_unknown_option_names_the_nearest_known_one(self):
         self.refused(["serve", "--set", "http.prot=1"], "http.prot", "http.port")
         self.refused(["config", "--set", "kv.byte=1"], "kv.byte", "kv.bytes")
+
+    def test_a_name_unlike_every_known_one_gets_no_guess(self):
+        self.assertNotIn("did you mean", self.refused(["serve", "--set", "a=b"], '"a"', "see `shoal config`"))
+        self.assertNotIn("did you mean", self.refused(["xyzzy"], "'xyzzy'", "`shoal --help`", status=2))
+
+    def test_a_context_without_room_is_blamed_on_its_own_option(self):
+        self.assertNotIn("kv.", self.refused(["serve", "--max-model-len", "1", "--port", "0"], "model.max_model_len: 1"))
+
+    def test_an_empty_path_is_not_the_default(self):
+        for command in ("serve", "chat", "config"):
+            self.refused([command, ""], "model: is empty", status=2)
+        self.refused(["serve", "--config", ""], "--config: is empty", status=2)
+        for command in (["generate"], ["tokenize"], ["bench", "engine"]):
+            self.refused([*command, "--model", ""], "--model: is empty", status=2)
+
+    def test_generate_without_a_prompt(self):
+        for arguments in ([], ["--ids", ""], ["--prompt", ""], ["--ids", "", "--prompt", ""]):
+            self.refused(["generate", *arguments], "give --ids or --prompt")
 
 
 class Files(OneLine):
@@ -143,7 +169,13 @@ class Files(OneLine):
 
     def test_a_value_of_another_type_in_a_config_file(self):
         file = self.write("node.txtpb", 'http { port: "many" }\n')
-        self.refused(["config", "--config", file], file + ":1:", "integer", "many")
+        self.refused(["config", "--config", file], file + ":1:14: port: ", "integer", "many")
+
+    def test_a_config_file_that_is_none(self):
+        self.refused(["serve", "--config", self.directory.name], self.directory.name + ": is a directory")
+        self.refused(["serve", "--config", "/dev/zero"], "/dev/zero: is not a regular file")
+        file = self.write("large.txtpb", "#" * (1024 * 1024 + 1))
+        self.refused(["config", "--config", file], file + ": is larger than 1 MiB")
 
     def test_a_config_file_that_is_not_there(self):
         self.refused(["serve", "--config", self.path("none.txtpb")], self.path("none.txtpb"))
