@@ -80,6 +80,18 @@ void PrefillSchedule::refill_deficits(Nanos total) {
   }
 }
 
+namespace {
+
+// What has begun goes on, the nearest to its end first: half-done prompts hold KV memory and answer
+// nobody. Then the least slack.
+bool goes_before(const PrefillJob& a, const PrefillJob& b) {
+  const auto left = [](const PrefillJob& job) { return job.rank ? job.span.total - job.done : 0; };
+  return std::tuple(!a.rank, left(a), a.deadline - a.work) <
+         std::tuple(!b.rank, left(b), b.deadline - b.work);
+}
+
+}  // namespace
+
 PrefillJob* PrefillSchedule::next_of_class(int length_class, const Room& room) {
   PrefillJob* best = nullptr;
   for (PrefillJob& job : jobs_) {
@@ -87,7 +99,7 @@ PrefillJob* PrefillSchedule::next_of_class(int length_class, const Room& room) {
         (!job.rank && !room.may_start(job))) {
       continue;
     }
-    if (best == nullptr || job.deadline - job.work < best->deadline - best->work) {
+    if (best == nullptr || goes_before(job, *best)) {
       best = &job;
     }
   }

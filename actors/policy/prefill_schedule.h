@@ -1,5 +1,6 @@
 // One prefill step of a group: which requests run how many rows on which rank. Deficit round robin
-// in predicted ns between the length classes; inside a class the earliest (deadline - work) first;
+// in predicted ns between the length classes; inside a class what has begun goes on before the next
+// starts, the nearest to its end first, and then the earliest (deadline - work) starts;
 // a long prompt holds at most its class's quota of a step. New requests are placed longest first on
 // the rank with least load (LPT); a started one stays where its KV is.
 //

@@ -72,6 +72,17 @@ TEST_CASE("inside a class the earliest deadline less work goes first") {
   CHECK(rows_of(chunks, 1) == 0);  // less than one block is left
 }
 
+TEST_CASE("what has begun is finished before the next of its class starts") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 2, 1'024));
+  CHECK(rows_of(schedule.plan(kOneRank, kNow), 1) == 512);
+  CHECK_FALSE(schedule.finish_chunk(RequestId{1}, AttemptId{1}, 512));
+  schedule.add(job(2, 2, 4'096));  // longer, so with less slack
+  const auto chunks = schedule.plan(kOneRank, kNow);
+  CHECK(rows_of(chunks, 1) == 512);
+  CHECK(rows_of(chunks, 2) == 0);
+}
+
 TEST_CASE("new requests go longest first to the rank with least load") {
   PrefillSchedule schedule(kCost, kLimits);
   schedule.add(job(1, 0, 100));
