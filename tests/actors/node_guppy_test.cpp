@@ -1,0 +1,94 @@
+// The node on the built-in model: an answer that is cut off by a dying worker goes on with the very
+// tokens it would have had.
+#include <chrono>
+#include <cstdint>
+#include <doctest/doctest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/node.h"
+#include "kernels/launch_queue.h"
+#include "kernels/registry.h"
+#include "tests/actors/node_clients.h"
+
+namespace {
+
+using namespace shoal;
+using namespace shoal::testing;
+using std::chrono::seconds;
+
+Instant clock_now() {
+  return std::chrono::steady_clock::now();
+}
+
+struct GuppyNode {
+  std::unique_ptr<kernels::Device> device;
+  std::unique_ptr<kernels::LaunchQueue> queue;
+  std::unique_ptr<Node> node;
+  std::unique_ptr<Clients> clients;
+
+  GuppyNode() {
+    kernels::DeviceConfig config;
+    config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
+    config.kv_blocks = 64;
+    config.sequences = 8;
+    auto opened = kernels::open_device("cpu", config);
+    REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
+    device = *std::move(opened);
+    queue = std::make_unique<kernels::LaunchQueue>(device->backend(), clock_now);
+    auto built = build_node(
+        Config(),
+        Parts{device->backend(), *queue, clock_now, [](LogLevel, std::string_view) {}, nullptr});
+    REQUIRE(built.has_value());
+    node = *std::move(built);
+    clients = std::make_unique<Clients>(*node, clock_now);
+  }
+
+  ~GuppyNode() { CHECK(node->shut_down(seconds(20))); }
+
+  Answer wait(RequestId id) {
+    REQUIRE(clients->wait_until_all_over(seconds(60)));
+    return clients->answer(id);
+  }
+};
+
+Wanted story(BasisMode mode, std::int64_t prompt) {
+  Wanted request = wanted(77, prompt, 24);
+  request.mode = mode;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("a dying worker changes no token of a real answer, bounded or exact") {
+  GuppyNode guppy;
+  for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+    for (const std::int64_t prompt : {20, 300}) {
+      CAPTURE(static_cast<int>(mode));
+      CAPTURE(prompt);
+      const Wanted request = story(mode, prompt);
+      const Answer whole = guppy.wait(guppy.clients->ask(request));
+      REQUIRE(whole.tokens.size() == 24);
+      const RequestId cut = guppy.clients->ask(request);
+      REQUIRE(guppy.clients->wait_for_tokens(cut, 5, seconds(60)));
+      guppy.node->end_part("decode_worker.0");
+      const Answer resumed = guppy.wait(cut);
+      CHECK(resumed.attempts == 2);
+      CHECK(resumed.basis == whole.basis);
+      CHECK(resumed.tokens == whole.tokens);
+    }
+  }
+}
+
+TEST_CASE("an answer does not depend on who else is served") {
+  GuppyNode guppy;
+  const Wanted request = story(BasisMode::kBounded, 200);
+  const Answer alone = guppy.wait(guppy.clients->ask(request));
+  const RequestId among = guppy.clients->ask(request);
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    guppy.clients->ask(wanted(i, static_cast<std::int64_t>(10 + 40 * i), 20));
+  }
+  CHECK(guppy.wait(among).tokens == alone.tokens);
+}
