@@ -40,6 +40,8 @@ std::string_view reason(int status) {
       return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
     case 504:
@@ -146,6 +148,13 @@ HttpError http_error(const Error& error, std::optional<Nanos> retry_after) {
   return {.status = status_of(error.code),
           .message = error.message,
           .code = std::string(to_string(error.code)),
+          .retry_after = retry_after};
+}
+
+HttpError shutting_down(Nanos retry_after) {
+  return {.status = 503,
+          .message = "the server is shutting down; try again elsewhere or in a moment",
+          .code = "draining",
           .retry_after = retry_after};
 }
 

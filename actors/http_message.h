@@ -45,6 +45,9 @@ struct HttpError {
 // Statuses by who acts: see Code.
 HttpError http_error(const Error& error, std::optional<Nanos> retry_after = std::nullopt);
 
+// For requests that come while the server drains, and for answers cut when it stops.
+HttpError shutting_down(Nanos retry_after);
+
 // {"error":{"message","type","param","code"}}, as OpenAI's clients read it.
 std::string error_body(const HttpError& error);
 HttpReply error_reply(const HttpError& error);

@@ -2,6 +2,7 @@
 // is ours.
 #include "actors/http_parser.h"
 
+#include <algorithm>
 #include <utility>  // Boost 1.74 uses std::exchange without including it.
 
 #include <boost/beast/core.hpp>
@@ -49,6 +50,42 @@ std::string path_of(std::string_view target) {
     target = slash == std::string_view::npos ? "/" : target.substr(slash);
   }
   return percent_decoded(target.substr(0, target.find_first_of("?#")));
+}
+
+std::size_t count_fields(const HttpRequest& request, std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::count_if(request.fields, [name](const auto& field) {
+    return equals_ignoring_case(field.first, name);
+  }));
+}
+
+// Where a body ends must be beyond doubt: what a proxy in front reads differently is how requests
+// are smuggled past it.
+std::optional<HttpError> check_framing(const HttpRequest& request) {
+  const std::size_t codings = count_fields(request, "transfer-encoding");
+  if (codings == 0)
+    return std::nullopt;
+  if (request.has_field("content-length")) {
+    return HttpError{
+        .status = 400,
+        .message = "the request has both Content-Length and Transfer-Encoding; send one"};
+  }
+  if (request.version == 10)
+    return HttpError{.status = 400, .message = "HTTP/1.0 has no Transfer-Encoding"};
+  if (codings > 1 || !equals_ignoring_case(request.field("transfer-encoding"), "chunked")) {
+    return HttpError{.status = 501,
+                     .message = "the only Transfer-Encoding read here is `chunked`, once",
+                     .code = "unsupported_transfer_encoding"};
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpError> check_host(const HttpRequest& request) {
+  const std::size_t hosts = count_fields(request, "host");
+  if (hosts > 1)
+    return HttpError{.status = 400, .message = "the request has more than one Host; send one"};
+  if (hosts == 0 && request.version == 11)
+    return HttpError{.status = 400, .message = "an HTTP/1.1 request needs a Host field"};
+  return std::nullopt;
 }
 
 HttpError explain(beast::error_code error, const HttpLimits& limits) {
@@ -144,12 +181,10 @@ std::optional<HttpError> HttpParser::read_head() {
   if (request_.version != 11 && request_.version != 10) {
     return HttpError{.status = 400, .message = "only HTTP/1.1 and HTTP/1.0 are spoken here"};
   }
-  // Two ways to say where the body ends are how requests are smuggled past a proxy.
-  if (request_.has_field("content-length") && request_.has_field("transfer-encoding")) {
-    return HttpError{
-        .status = 400,
-        .message = "the request has both Content-Length and Transfer-Encoding; send one"};
-  }
+  if (auto error = check_framing(request_))
+    return error;
+  if (auto error = check_host(request_))
+    return error;
   const std::string_view expect = request_.field("expect");
   expects_continue_ = equals_ignoring_case(expect, "100-continue");
   if (!expect.empty() && !expects_continue_) {

@@ -135,6 +135,43 @@ TEST_CASE("what could be read in two ways is refused") {
   CHECK(parse({start + "Expect: tea\r\nContent-Length: 1\r\n\r\n"}).error == 417);
 }
 
+TEST_CASE("a transfer coding other than chunked is refused with the request hidden behind it") {
+  const std::string hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
+  const auto with_fields = [&hidden](const std::string& fields) {
+    return parse({"POST / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n0\r\n\r\n" + hidden});
+  };
+  for (const char* fields : {"Transfer-Encoding: gzip\r\n",
+                             "Transfer-Encoding: identity\r\n",
+                             "Transfer-Encoding: xchunked\r\n",
+                             "Transfer-Encoding: chunked, chunked\r\n",
+                             "Transfer-Encoding: gzip, chunked\r\n",
+                             "Transfer-Encoding: chunked, gzip\r\n",
+                             "Transfer-Encoding: chunked,\r\n",
+                             "Transfer-Encoding: ,chunked\r\n",
+                             "Transfer-Encoding: chunked;x=1\r\n",
+                             "Transfer-Encoding: \"chunked\"\r\n",
+                             "Transfer-Encoding:\r\n",
+                             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                             "Transfer-Encoding: chunked\r\ntransfer-encoding: gzip\r\n"}) {
+    CAPTURE(fields);
+    const Outcome outcome = with_fields(fields);
+    const bool is_refused = outcome.error == 501 || outcome.error == 400;
+    CHECK(is_refused);
+    CHECK(outcome.requests.empty());
+  }
+  CHECK(with_fields("Transfer-Encoding: gzip\r\n").error == 501);
+  CHECK(with_fields("Transfer-Encoding: CHUNKED\r\n").requests.size() == 2);
+  CHECK(parse({"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}).error == 400);
+}
+
+TEST_CASE("HTTP/1.1 names its host once") {
+  CHECK(parse({"GET / HTTP/1.1\r\n\r\n"}).error == 400);
+  CHECK(parse({"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"}).error == 400);
+  CHECK(parse({"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"}).error == 400);
+  CHECK(parse({"GET / HTTP/1.0\r\n\r\n"}).requests.size() == 1);
+  CHECK(parse({"GET / HTTP/1.1\r\nHost:\r\n\r\n"}).requests.size() == 1);
+}
+
 TEST_CASE("random bytes never do more than fail") {
   const unsigned seed = std::random_device{}();
   INFO("seed ", seed);
