@@ -160,7 +160,8 @@ Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& co
                         .tokenizer = model.tokenizer.get(),
                         .logprobs = request.sampling.logprobs >= 0,
                         .return_token_ids = request.serving.return_token_ids,
-                        .prompt_ids = prompt};
+                        .prompt_ids = prompt,
+                        .eos = model.profile->eos.id};
   std::string echoed;
   if (request.echo)
     echoed = replace_malformed_utf8(decode_bytes(*model.tokenizer, prompt));

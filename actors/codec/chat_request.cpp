@@ -169,19 +169,23 @@ Result<void> read_logprobs(const JsonValue& body, Sampling& sampling) {
   return {};
 }
 
-void apply_official_sampling(const JsonValue& body,
-                             const ModelProfile& profile,
-                             ChatRequest& request) {
+Result<void> apply_official_sampling(const JsonValue& body,
+                                     const ModelProfile& profile,
+                                     ChatRequest& request) {
   Sampling& sampling = request.sampling;
+  const JsonValue* seed = given(body, "seed");
+  if (seed != nullptr && seed->text.starts_with('-'))
+    return wrong_type("seed", "an integer from 0 to 2^64 - 1", *seed);
   if (!request.thinking) {
     sampling.top_p = 1.0F;
-    return;
+    return {};
   }
   sampling.temperature = 1.0F;
   if (given(body, "top_p") == nullptr && !request.tools.empty()) {
     sampling.top_p = static_cast<float>(profile.top_p_default_thinking_with_tools);
   }
   sampling.top_p = std::max(sampling.top_p, 0.95F);
+  return {};
 }
 
 Result<void> read_choices_and_stream(const JsonValue& body,
@@ -296,7 +300,7 @@ Result<ChatRequest> read_chat_request(const JsonValue& body,
   TRY_VOID(read_choices_and_stream(body, options, request));
   TRY(request.serving, read_serving_fields(body));
   if (options.official_sampling)
-    apply_official_sampling(body, profile, request);
+    TRY_VOID(apply_official_sampling(body, profile, request));
   TRY_VOID(check_together(request, profile, options));
   return request;
 }

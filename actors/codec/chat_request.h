@@ -84,7 +84,7 @@ struct ChatOptions {
   // pass when they pair up.
   bool strict_official = false;
   // The API's own rule: temperature is 1 while thinking, top_p at least 0.95, and 1 without
-  // thinking. Off: as asked.
+  // thinking; a seed is not negative. Off: as asked.
   bool official_sampling = true;
   Sampling sampling_defaults{};  // what the client leaves out, unless official_sampling decides
   bool default_thinking = true;

@@ -2,19 +2,27 @@
 #include "actors/codec/json_fields.h"
 
 #include <charconv>
+#include <limits>
 
 namespace shoal {
 namespace {
 
 template <class Integer>
-std::optional<Integer> parse_integer(const JsonValue& value) {
+struct Parsed {
+  Integer value = 0;
+  bool is_integer = false;
+  bool fits = false;
+};
+
+template <class Integer>
+Parsed<Integer> parse_integer(const JsonValue& value) {
+  Parsed<Integer> out;
   if (!value.is_number())
-    return std::nullopt;
-  Integer out = 0;
+    return out;
   const char* const end = value.text.data() + value.text.size();
-  const auto result = std::from_chars(value.text.data(), end, out);
-  if (result.ec != std::errc{} || result.ptr != end)
-    return std::nullopt;
+  const auto result = std::from_chars(value.text.data(), end, out.value);
+  out.is_integer = result.ptr == end && result.ec != std::errc::invalid_argument;
+  out.fits = out.is_integer && result.ec == std::errc{};
   return out;
 }
 
@@ -70,24 +78,28 @@ Result<std::optional<std::int64_t>> integer_field(const JsonValue& object, std::
   if (value == nullptr)
     return std::nullopt;
   const auto out = parse_integer<std::int64_t>(*value);
-  if (!out)
+  if (!out.is_integer)
     return wrong_type(name, "an integer", *value);
-  return out;
+  if (out.fits)
+    return out.value;
+  using Limits = std::numeric_limits<std::int64_t>;
+  return value->text.starts_with('-') ? Limits::min() : Limits::max();
 }
 
-Result<std::optional<std::uint64_t>> unsigned_field(const JsonValue& object,
-                                                    std::string_view name) {
+Result<std::optional<std::uint64_t>> bits64_field(const JsonValue& object, std::string_view name) {
   const JsonValue* value = given(object, name);
   if (value == nullptr)
     return std::nullopt;
-  const auto out = parse_integer<std::uint64_t>(*value);
-  if (!out)
-    return wrong_type(name, "an integer from 0 to 2^64 - 1", *value);
-  return out;
+  if (const auto out = parse_integer<std::uint64_t>(*value); out.fits)
+    return out.value;
+  if (const auto out = parse_integer<std::int64_t>(*value); out.fits)
+    return static_cast<std::uint64_t>(out.value);
+  return wrong_type(name, "an integer from -2^63 to 2^64 - 1", *value);
 }
 
 std::optional<std::int64_t> as_integer(const JsonValue& value) {
-  return parse_integer<std::int64_t>(value);
+  const auto out = parse_integer<std::int64_t>(value);
+  return out.fits ? std::optional(out.value) : std::nullopt;
 }
 
 double as_double(const JsonValue& number) {

@@ -26,10 +26,11 @@ tl::unexpected<Error> bad_field(std::string_view name, std::string_view what);
 Result<const std::string*> string_field(const JsonValue& object, std::string_view name);
 Result<std::optional<bool>> bool_field(const JsonValue& object, std::string_view name);
 Result<std::optional<double>> number_field(const JsonValue& object, std::string_view name);
-// Written without point and exponent, within 64 bits.
+// Written without point and exponent. Beyond 64 bits it becomes the nearest one, so that the
+// caller's message can name the bounds.
 Result<std::optional<std::int64_t>> integer_field(const JsonValue& object, std::string_view name);
-// 0 .. 2^64 - 1.
-Result<std::optional<std::uint64_t>> unsigned_field(const JsonValue& object, std::string_view name);
+// -2^63 .. 2^64 - 1; a negative one becomes its two's complement.
+Result<std::optional<std::uint64_t>> bits64_field(const JsonValue& object, std::string_view name);
 
 std::optional<std::int64_t> as_integer(const JsonValue& value);
 double as_double(const JsonValue& number);

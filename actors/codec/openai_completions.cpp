@@ -55,7 +55,9 @@ Result<void> read_prompt(const JsonValue& body, CompletionRequest& request) {
 Result<void> read_limits(const JsonValue& body, CompletionRequest& request) {
   TRY(const auto max_tokens, integer_field(body, "max_tokens"));
   if (max_tokens && (*max_tokens < 1 || *max_tokens > std::numeric_limits<int>::max())) {
-    return bad_field("max_tokens", "expected an integer from 1");
+    return bad_field(
+        "max_tokens",
+        "expected an integer from 1 to " + std::to_string(std::numeric_limits<int>::max()));
   }
   request.sampling.max_tokens = static_cast<int>(max_tokens.value_or(kDefaultMaxTokens));
   TRY(const auto logprobs, integer_field(body, "logprobs"));
@@ -115,6 +117,30 @@ void append_ids(std::string& out, std::span<const TokenId> ids) {
   out += ']';
 }
 
+void append_top(std::string& out, const Tokenizer& tokenizer, TokenId token, float logprob) {
+  append_json_string(out, token_label(tokenizer, token));
+  out += ':';
+  append_logprob(out, logprob);
+}
+
+// The most likely tokens and always the chosen one, so one more than asked for when it is not among
+// them.
+void append_tops(std::string& out, const Tokenizer& tokenizer, const TokenLogprob& entry) {
+  bool has_chosen = false;
+  out += '{';
+  for (const auto& [token, logprob] : entry.top) {
+    append_top(out, tokenizer, token, logprob);
+    out += ',';
+    has_chosen |= token == entry.token;
+  }
+  if (!has_chosen) {
+    append_top(out, tokenizer, entry.token, entry.logprob);
+  } else {
+    out.pop_back();
+  }
+  out += '}';
+}
+
 void append_head(std::string& out, const AnswerInfo& info) {
   out += "{\"id\":";
   append_json_string(out, info.id);
@@ -159,32 +185,42 @@ Result<CompletionRequest> read_completion_request(const JsonValue& body, const S
   return request;
 }
 
+// Where each token's text begins in the answer, by the text as it is shown: EOS has none, and bytes
+// that are no text count as what stands for them. A token within a character begins where the
+// character does.
+std::vector<std::size_t> CompletionChoice::place(std::string_view text,
+                                                 std::span<const TokenId> tokens) {
+  std::vector<std::size_t> offsets;
+  if (!shape_.logprobs)
+    return offsets;
+  if (tokens.empty())
+    placed_chars_ += characters(text);
+  for (const TokenId token : tokens) {
+    offsets.push_back(placed_chars_);
+    std::string shown;
+    if (token != shape_.eos)
+      carry_.push(shape_.tokenizer->bytes(token), shown);
+    placed_chars_ += characters(shown);
+  }
+  return offsets;
+}
+
 void CompletionChoice::append_logprobs(const Piece& piece, std::string& out) const {
   if (!shape_.logprobs) {
     out += "null";
     return;
   }
   std::string tokens, values, tops, offsets;
-  std::size_t offset = piece.text_offset;
   std::string_view separator;
-  for (const TokenLogprob& entry : piece.logprobs) {
+  for (std::size_t i = 0; i < piece.logprobs.size(); ++i) {
+    const TokenLogprob& entry = piece.logprobs[i];
     for (std::string* list : {&tokens, &values, &tops, &offsets})
       *list += separator;
     separator = ",";
     append_json_string(tokens, token_label(*shape_.tokenizer, entry.token));
     append_logprob(values, entry.logprob);
-    append_json_int(offsets, static_cast<std::int64_t>(offset));
-    offset += characters(shape_.tokenizer->bytes(entry.token));
-    tops += '{';
-    std::string_view top_separator;
-    for (const auto& [token, logprob] : entry.top) {
-      tops += top_separator;
-      top_separator = ",";
-      append_json_string(tops, token_label(*shape_.tokenizer, token));
-      tops += ':';
-      append_logprob(tops, logprob);
-    }
-    tops += '}';
+    append_json_int(offsets, static_cast<std::int64_t>(piece.offsets[i]));
+    append_tops(tops, *shape_.tokenizer, entry);
   }
   out += "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + values + "],\"top_logprobs\":[" +
          tops + "],\"text_offset\":[" + offsets + "]}";
@@ -226,9 +262,9 @@ void CompletionChoice::append_chunk(std::string_view text,
                                     std::span<const TokenId> tokens,
                                     std::span<const TokenLogprob> logprobs,
                                     std::string& out) {
-  append_event({text, tokens, logprobs, text_chars_, !began_}, nullptr, out);
+  const std::vector<std::size_t> offsets = place(text, tokens);
+  append_event({text, tokens, logprobs, offsets, !began_}, nullptr, out);
   began_ = true;
-  text_chars_ += characters(text);
 }
 
 void CompletionChoice::append_last_chunk(std::string_view text,
@@ -236,7 +272,7 @@ void CompletionChoice::append_last_chunk(std::string_view text,
                                          const StopCause& cause,
                                          std::string& out) {
   const std::string finish = finish_members(reason, cause);
-  append_event({text, {}, {}, text_chars_, !began_}, &finish, out);
+  append_event({text, {}, {}, {}, !began_}, &finish, out);
   began_ = true;
 }
 
@@ -244,6 +280,8 @@ void CompletionChoice::collect(std::string_view text,
                                std::span<const TokenId> tokens,
                                std::span<const TokenLogprob> logprobs) {
   text_ += text;
+  const std::vector<std::size_t> offsets = place(text, tokens);
+  offsets_.insert(offsets_.end(), offsets.begin(), offsets.end());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
 }
@@ -252,11 +290,15 @@ void CompletionChoice::collect_end(std::string_view text,
                                    EndReason reason,
                                    const StopCause& cause) {
   text_ += text;
+  // What a stop string took away is not in the text.
+  const std::size_t end = characters(text_);
+  for (std::size_t& offset : offsets_)
+    offset = std::min(offset, end);
   finish_ = finish_members(reason, cause);
 }
 
 void CompletionChoice::append_collected(std::string& out) const {
-  append_choice({text_, tokens_, logprobs_, 0, true}, &finish_, out);
+  append_choice({text_, tokens_, logprobs_, offsets_, true}, &finish_, out);
 }
 
 void append_completion_usage_chunk(std::string& out, const AnswerInfo& info, const Usage& usage) {

@@ -10,6 +10,7 @@
 #include "actors/codec/json_value.h"
 #include "actors/codec/openai_shapes.h"
 #include "actors/codec/sampling_fields.h"
+#include "actors/codec/tokenizer_utf8.h"
 #include "schemas/ids.h"
 #include "schemas/result.h"
 #include "schemas/sampling.h"
@@ -42,6 +43,7 @@ struct CompletionShape {
   bool logprobs = false;
   bool return_token_ids = false;
   std::vector<TokenId> prompt_ids;  // shown once with return_token_ids
+  TokenId eos = -1;                 // never part of the text
 };
 
 // One choice, streamed or collected: the same pieces either way.
@@ -73,10 +75,11 @@ class CompletionChoice {
     std::string_view text;
     std::span<const TokenId> tokens;
     std::span<const TokenLogprob> logprobs;
-    std::size_t text_offset;  // characters shown before it
+    std::span<const std::size_t> offsets;  // one per token, when log probabilities are shown
     bool with_prompt_ids;
   };
 
+  std::vector<std::size_t> place(std::string_view text, std::span<const TokenId> tokens);
   void append_choice(const Piece& piece, const std::string* finish, std::string& out) const;
   void append_logprobs(const Piece& piece, std::string& out) const;
   void append_event(const Piece& piece, const std::string* finish, std::string& out) const;
@@ -84,10 +87,12 @@ class CompletionChoice {
   const CompletionShape& shape_;
   int choice_;
   bool began_ = false;
-  std::size_t text_chars_ = 0;  // shown so far
+  Utf8Carry carry_;
+  std::size_t placed_chars_ = 0;  // of the text that the tokens so far make
   std::string text_;
   std::vector<TokenId> tokens_;
   std::vector<TokenLogprob> logprobs_;
+  std::vector<std::size_t> offsets_;
   std::string finish_;  // "finish_reason" and "stop_reason" as JSON members
 };
 

@@ -124,7 +124,7 @@ Result<Sampling> read_sampling(const JsonValue& body, const Sampling& defaults) 
   if (sampling.top_k < 0)
     sampling.top_k = 0;  // -1 is a common spelling of "off"
   TRY_VOID(read_count(body, "min_tokens", 0, sampling.min_tokens));
-  TRY(const auto seed, unsigned_field(body, "seed"));
+  TRY(const auto seed, bits64_field(body, "seed"));
   sampling.has_seed = seed.has_value();
   sampling.seed = seed.value_or(0);
   TRY_VOID(read_stop_ids(body, sampling));

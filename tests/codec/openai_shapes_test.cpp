@@ -306,7 +306,9 @@ TEST_CASE("completion fields have OpenAI's defaults, vLLM's names and bounds") {
                           R"("logprobs":true)",
                           R"("n":0)",
                           R"("n":17)",
-                          R"("seed":-1)",
+                          R"("seed":-9223372036854775809)",
+                          R"("seed":18446744073709551616)",
+                          R"("seed":1.5)",
                           R"("stop":[1])",
                           R"("stop":[""])",
                           R"("stream_options":{})",
@@ -321,6 +323,90 @@ TEST_CASE("completion fields have OpenAI's defaults, vLLM's names and bounds") {
     CAPTURE(bad);
     CHECK(completion_error(std::string(R"({"model":"m","prompt":"x",)") + bad + "}") != "accepted");
   }
+}
+
+TEST_CASE("a seed is 64 bits, signed or not") {
+  const auto seed = [](const std::string& text) {
+    return completion(R"({"model":"m","prompt":"x","seed":)" + text + "}").sampling.seed;
+  };
+  CHECK(seed("-1") == 18446744073709551615ULL);
+  CHECK(seed("-9223372036854775808") == 9223372036854775808ULL);
+  CHECK(seed("9223372036854775807") == 9223372036854775807ULL);
+}
+
+TEST_CASE("a number beyond its bound is told the bound, however large it is") {
+  for (const char* number :
+       {"0", "-1", "2147483648", "9223372036854775808", "-99999999999999999999"}) {
+    CAPTURE(number);
+    CHECK(completion_error(R"({"model":"m","prompt":"x","max_tokens":)" + std::string(number) +
+                           "}") ==
+          "invalid request body: max_tokens: expected an integer from 1 to 2147483647");
+  }
+}
+
+TEST_CASE("the most likely tokens always hold the chosen one") {
+  const std::vector<TokenId> ids = tokenizer().encode("a b");
+  REQUIRE(ids.size() == 2);
+  const CompletionShape shape{{"cmpl-1", 3, "m", ""}, &tokenizer(), true, false, {}};
+  const auto tops = [&](std::vector<std::pair<TokenId, float>> top) {
+    CompletionChoice choice(shape, 0);
+    std::string sse;
+    const std::vector<TokenLogprob> logprobs = {{ids[0], -3.0F, std::move(top)}};
+    choice.append_chunk("a", std::span(ids).first(1), logprobs, sse);
+    return events_of(sse)[0]["choices"][0]["logprobs"]["top_logprobs"][0];
+  };
+  const std::string other = token_label(tokenizer(), ids[1]);
+  CHECK(tops({}) == json({{"a", -3.0}}));
+  CHECK(tops({{ids[1], -0.5F}}) == json({{"a", -3.0}, {other, -0.5}}));
+  CHECK(tops({{ids[1], -0.5F}, {ids[0], -3.0F}}) == json({{"a", -3.0}, {other, -0.5}}));
+}
+
+TEST_CASE("text offsets are counted in the text that is shown, streamed or whole") {
+  const TokenId eos = 1;
+  // A smiley in pieces, a half of one that stays alone, EOS passed over, plain text.
+  const std::vector<TokenId> smiley = tokenizer().encode("\xf0\x9f\x98\x80");
+  REQUIRE(smiley.size() > 1);
+  const TokenId plain = tokenizer().encode("a")[0];
+  std::vector<TokenId> ids = smiley;
+  ids.insert(ids.end(), {smiley[0], eos, plain, plain});
+  std::vector<std::size_t> expected(smiley.size(), 0);
+  expected.insert(expected.end(), {1, 1, 1, 3});
+  const CompletionShape shape{{"cmpl-1", 3, "m", ""}, &tokenizer(), true, false, {}, eos};
+  CompletionChoice streamed(shape, 0);
+  std::vector<CompletionChoice> whole(1, CompletionChoice(shape, 0));
+  std::string sse;
+  for (const TokenId& id : ids) {
+    const std::vector<TokenLogprob> logprobs = {{id, -1.0F, {}}};
+    streamed.append_chunk("", std::span(&id, 1), logprobs, sse);
+    whole[0].collect("", std::span(&id, 1), logprobs);
+  }
+  std::vector<std::size_t> offsets;
+  for (const json& event : events_of(sse))
+    offsets.push_back(event["choices"][0]["logprobs"]["text_offset"][0]);
+  CHECK(offsets == expected);
+  whole[0].collect_end(
+      "\xf0\x9f\x98\x80\xef\xbf\xbd"
+      "aa",
+      EndReason::kLength,
+      {});
+  std::string body;
+  append_completion(body, shape, whole, {});
+  CHECK(json::parse(body)["choices"][0]["logprobs"]["text_offset"] == json(expected));
+}
+
+TEST_CASE("no text offset of a whole answer is behind its text") {
+  const std::vector<TokenId> ids = tokenizer().encode("a b c");
+  REQUIRE(ids.size() == 3);
+  const CompletionShape shape{{"cmpl-1", 3, "m", ""}, &tokenizer(), true, false, {}};
+  std::vector<CompletionChoice> whole(1, CompletionChoice(shape, 0));
+  std::vector<TokenLogprob> logprobs;
+  for (const TokenId id : ids)
+    logprobs.push_back({id, -1.0F, {}});
+  whole[0].collect("a", ids, logprobs);
+  whole[0].collect_end("", EndReason::kStop, {" b c", -1});
+  std::string body;
+  append_completion(body, shape, whole, {});
+  CHECK(json::parse(body)["choices"][0]["logprobs"]["text_offset"] == json::array({0, 1, 1}));
 }
 
 TEST_CASE(
