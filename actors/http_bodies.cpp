@@ -99,6 +99,12 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   AnswerPlan plan;
   plan.sampling = sampling;
   TRY_VOID(fit_context(std::ssize(prompt), default_max_tokens, context.model, plan.sampling));
+  if (plan.sampling.min_tokens > plan.sampling.max_tokens) {
+    return bad_field("min_tokens",
+                     std::to_string(plan.sampling.min_tokens) +
+                         " is more than max_tokens, which is " +
+                         std::to_string(plan.sampling.max_tokens));
+  }
   plan.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   plan.mode = basis_mode(serving, context.default_mode);
   plan.timeout = timeout_from(serving.timeout_s);

@@ -2,6 +2,7 @@
 #include "actors/http_service.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "actors/codec/json_fields.h"
 #include "actors/codec/json_reader.h"
@@ -30,13 +31,17 @@ std::string_view to_string(PartState state) {
   return "unknown";
 }
 
-// Clients that name no type, or curl's default one, mean JSON.
+// Parameters such as a charset change nothing: JSON is UTF-8.
 bool is_json_type(std::string_view type) {
+  constexpr std::string_view kSuffix = "+json";
   type = type.substr(0, type.find(';'));
-  while (type.ends_with(' '))
-    type.remove_suffix(1);
-  return type.empty() || type.ends_with("json") || equals_ignoring_case(type, "text/plain") ||
-         equals_ignoring_case(type, "application/x-www-form-urlencoded");
+  type = type.substr(0, type.find_last_not_of(" \t") + 1);
+  if (equals_ignoring_case(type, "application/json"))
+    return true;
+  const auto slash = type.find('/');
+  return slash != 0 && slash != std::string_view::npos &&
+         type.size() > slash + 1 + kSuffix.size() &&
+         equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix);
 }
 
 std::optional<HttpReply> refuse_body(const HttpRequest& head) {
@@ -47,7 +52,8 @@ std::optional<HttpReply> refuse_body(const HttpRequest& head) {
                                    "; send it without Content-Encoding",
                         .code = "unsupported_encoding"});
   }
-  if (!is_json_type(head.field("content-type"))) {
+  // Clients that name no type mean JSON.
+  if (head.has_field("content-type") && !is_json_type(head.field("content-type"))) {
     return error_reply({.status = 415,
                         .message = "the body is of type " +
                                    replace_unprintable(head.field("content-type")) +
@@ -57,19 +63,17 @@ std::optional<HttpReply> refuse_body(const HttpRequest& head) {
   return std::nullopt;
 }
 
-HttpReply draining_reply(const HttpLimits& limits) {
-  return error_reply({.status = 503,
-                      .message = "the server is shutting down; try again elsewhere or in a moment",
-                      .code = "draining",
-                      .retry_after = limits.retry_after});
-}
-
-// A malformed field is as good as none: it only shortens a wait.
-std::optional<Nanos> seconds_of(std::string_view text) {
+Result<std::optional<Nanos>> header_timeout(const HttpRequest& request) {
+  if (!request.has_field("x-request-timeout"))
+    return std::nullopt;
+  const std::string_view text = request.field("x-request-timeout");
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || end != text.data() + text.size())
-    return std::nullopt;
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(seconds) ||
+      seconds <= 0) {
+    return fail(Code::kInvalid,
+                "invalid request header: x-request-timeout: expected a number of seconds above 0");
+  }
   return timeout_from(seconds);
 }
 
@@ -117,7 +121,7 @@ std::optional<HttpReply> HttpService::refuse(const HttpRequest& head, bool drain
   if (!has_body(match->route))
     return std::nullopt;
   if (draining)
-    return draining_reply(config_.limits);
+    return error_reply(shutting_down(config_.limits.retry_after));
   return refuse_body(head);
 }
 
@@ -200,12 +204,14 @@ HttpReply HttpService::metrics_page() const {
 Prepared HttpService::prepare(const HttpRequest& request,
                               Route route,
                               const AnswerStamp& stamp) const {
+  const auto timeout = header_timeout(request);
+  if (!timeout)
+    return error_reply(http_error(timeout.error()));
   auto prepared = read_body(request, route, stamp);
   if (!prepared)
     return error_reply(http_error(prepared.error()));
-  if (auto* plan = std::get_if<AnswerPlan>(&*prepared); plan != nullptr && !plan->timeout) {
-    plan->timeout = seconds_of(request.field("x-request-timeout"));
-  }
+  if (auto* plan = std::get_if<AnswerPlan>(&*prepared); plan != nullptr && !plan->timeout)
+    plan->timeout = *timeout;
   return std::move(*prepared);
 }
 
@@ -220,8 +226,9 @@ Result<Prepared> HttpService::read_body(const HttpRequest& request,
   TRY(const auto model, string_field(body, "model"));
   if (model) {
     TRY_VOID(check_model(*model, parts_.model));
-  } else if (body.find("model") == nullptr) {
+  } else {
     // The APIs demand a name; here there is only one model it can be.
+    std::erase_if(body.members, [](const JsonMember& member) { return member.name == "model"; });
     body.members.push_back({"model", JsonValue::string(parts_.model.names.front())});
   }
   switch (route) {

@@ -273,4 +273,14 @@ TEST_CASE("chat answers where DeepSeek's clients ask, without a model's name as 
   CHECK(Json::parse(client.read_response()->body)["model"] == "guppy");
 }
 
+TEST_CASE("chat takes a null model and refuses more tokens at least than at most") {
+  HttpBed bed;
+  Json body = hello({{"seed", -2}, {"max_tokens", 4}});
+  body["model"] = nullptr;
+  CHECK(ask_whole(bed, body, thought("hm", "ok"))["model"] == "guppy");
+  body["min_tokens"] = 5;
+  CHECK(post(bed.port(), kPath, body.dump()).status == 400);
+  CHECK(bed.door.submissions_seen() == 1);
+}
+
 }  // namespace shoal::test

@@ -208,8 +208,45 @@ TEST_CASE("types and encodings that cannot be JSON get 415") {
   CHECK(status("Content-Type: multipart/form-data; boundary=x\r\n") == 415);
   CHECK(status("Content-Type: application/json\r\nContent-Encoding: gzip\r\n") == 415);
   CHECK(status("Content-Type: application/json; charset=utf-8\r\n") == 200);
-  CHECK(status("Content-Type: application/x-www-form-urlencoded\r\n") == 200);
+  CHECK(status("Content-Type: APPLICATION/Json;charset=utf-8\r\n") == 200);
+  CHECK(status("Content-Type: application/json ; charset=utf-8\r\n") == 200);
+  CHECK(status("Content-Type: application/vnd.api+JSON\r\n") == 200);
   CHECK(status("") == 200);
+  for (const char* type : {"application/x-www-form-urlencoded",
+                           "text/plain",
+                           "text/json",
+                           "application/notjson",
+                           "application/x-json",
+                           "application/jsonp",
+                           "json",
+                           "+json",
+                           "application/+json",
+                           "/vnd+json",
+                           "; application/json",
+                           ""}) {
+    CAPTURE(type);
+    CHECK(status("Content-Type: " + std::string(type) + "\r\n") == 415);
+  }
+}
+
+TEST_CASE("a request whose end or host is in doubt is refused, and nothing behind it is read") {
+  HttpBed bed;
+  const std::string hidden = "GET /live HTTP/1.1\r\nHost: a\r\n\r\n";
+  const auto refused = [&](const std::string& head) {
+    HttpClient client(bed.port());
+    client.send(head + "\r\n" + hidden);
+    const auto reply = client.read_response();
+    REQUIRE(reply);
+    CHECK(reply->fields.at("connection") == "close");
+    CHECK(client.is_closed());
+    return reply->status;
+  };
+  const std::string post = "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ";
+  CHECK(refused(post + "gzip\r\n") == 501);
+  CHECK(refused(post + "xchunked\r\n") == 501);
+  CHECK(refused(post + "gzip\r\nConnection: keep-alive\r\n") == 501);
+  CHECK(refused("GET /live HTTP/1.1\r\n") == 400);
+  CHECK(refused("GET /live HTTP/1.1\r\nHost: a\r\nHost: b\r\n") == 400);
 }
 
 TEST_CASE("a body of 100 MB gets its 413 although the client still sends") {
