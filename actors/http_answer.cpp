@@ -233,6 +233,11 @@ void HttpAnswer::on_client_left() {
   close_choices();
 }
 
+void HttpAnswer::on_shutdown() {
+  if (!ended_)
+    fail(shutting_down(host_.config().limits.retry_after));
+}
+
 void HttpAnswer::on_tick(Instant now) {
   for (std::uint32_t choice = 0; choice < choices_.size() && !ended_; ++choice) {
     if (!choices_[choice].left && now >= choices_[choice].stream.next_due())

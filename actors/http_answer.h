@@ -92,6 +92,7 @@ class HttpAnswer final : public HttpExchange {
   void on_tokens(std::uint32_t choice, TokenRun run);
   void on_failure(std::uint32_t choice, const StreamFailure& failure);
   void on_client_left() override;
+  void on_shutdown() override;
   void on_tick(Instant now) override;
 
  private:

@@ -382,6 +382,20 @@ void HttpConnection::on_tick(Instant now) {
   }
 }
 
+void HttpConnection::shut_down() {
+  if (closed_ || closing_)
+    return;
+  keep_alive_ = false;
+  if (exchange_ && !answer_ended_) {
+    parts_.metrics.clients_gone[static_cast<std::size_t>(ClientGone::kShutdown)].fetch_add(
+        1, std::memory_order_relaxed);
+    exchange_->on_shutdown();
+  }
+  if (!answering_)
+    closing_ = true;
+  mark();
+}
+
 void HttpConnection::cut(ClientGone cause) {
   if (closed_)
     return;

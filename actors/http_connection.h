@@ -59,6 +59,8 @@ class HttpConnection final : public HttpResponder,
   void on_tick(Instant now);
   // Advances as far as bytes and answers allow, and writes.
   void settle();
+  // The server stops: an answer in progress ends with an error, then the connection closes.
+  void shut_down();
   // The client cannot be answered any more, or must not be.
   void cut(ClientGone cause);
 

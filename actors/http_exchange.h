@@ -32,6 +32,8 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual void on_client_left() = 0;  // nothing can be sent any more; destroyed next
+  // The server stops: ends the answer with an error before it returns, unless it ended already.
+  virtual void on_shutdown() = 0;
   virtual void on_tick(Instant now) = 0;
 };
 

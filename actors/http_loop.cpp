@@ -89,6 +89,13 @@ void HttpLoop::drain(const std::function<void()>& also) {
   done.get_future().wait();
 }
 
+void HttpLoop::end_answers() {
+  drain([this] {
+    for (const auto& connection : all_connections())
+      connection->shut_down();
+  });
+}
+
 void HttpLoop::stop() {
   if (!thread_.joinable())
     return;

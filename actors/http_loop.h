@@ -46,6 +46,8 @@ class HttpLoop final : private HttpConnectionOwner {
   // From any other thread: accepts no more and closes every connection after its current answer.
   // Runs `also` with it. When it returns, every event that came before has been dealt with.
   void drain(const std::function<void()>& also);
+  // From any other thread: like drain, but answers in progress end now, with an error each.
+  void end_answers();
   // Cuts what is left and joins the thread. Twice is fine.
   void stop();
 

@@ -1,6 +1,7 @@
 // Puts shards on their I/O threads, opens the port, and takes both down again.
 #include "actors/http_server.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -13,6 +14,9 @@ namespace shoal {
 namespace {
 
 using tcp = boost::asio::ip::tcp;
+
+// For the last bytes of answers that a stop ended: a client that still does not take them is cut.
+constexpr std::chrono::seconds kLastWrites{1};
 
 Result<tcp::endpoint> endpoint_of(const HttpConfig& config) {
   const std::string host = config.host == "localhost" ? "127.0.0.1" : config.host;
@@ -64,6 +68,7 @@ struct HttpServer::Machinery {
 
   void note_idle();
   void wait_until_idle(Instant deadline);
+  void wait_for_last_writes();
 
   HttpConfig config;
   HttpParts parts;
@@ -87,6 +92,11 @@ void HttpServer::Machinery::wait_until_idle(Instant deadline) {
   // The deadline is on the clock port, so it is looked at every tick.
   while (is_busy() && parts.clocks.now() < deadline)
     became_idle.wait_for(lock, config.tick);
+}
+
+void HttpServer::Machinery::wait_for_last_writes() {
+  std::unique_lock lock(mutex);
+  became_idle.wait_for(lock, kLastWrites, [this] { return !is_busy(); });
 }
 
 Result<void> HttpServer::Machinery::open() {
@@ -153,6 +163,9 @@ bool HttpServer::drain(Instant deadline) {
 void HttpServer::stop() {
   // The worker first: what it finishes is posted to loops that still run.
   machinery_->worker.stop();
+  for (const auto& loop : machinery_->loops)
+    loop->end_answers();
+  machinery_->wait_for_last_writes();
   for (const auto& loop : machinery_->loops)
     loop->stop();
 }

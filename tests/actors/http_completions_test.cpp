@@ -1,5 +1,6 @@
 // POST /v1/completions through real sockets: from a body to a submission, from token batches to the
 // bytes a client reads.
+#include <algorithm>
 #include <chrono>
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -270,6 +271,69 @@ TEST_CASE("replay, timeout and tenant reach the node") {
   CHECK(bed.door.next_submission().deadline == bed.clock.now() + 60min);
 }
 
+TEST_CASE("a time limit in the header that is no positive number is refused") {
+  HttpBed bed;
+  for (const char* value : {"0", "-1", "soon", "1s", "", "nan", "inf", "1e999", "5,5"}) {
+    CAPTURE(value);
+    const HttpResponse reply = post(bed.port(),
+                                    kPath,
+                                    ask("x", {{"timeout", 5}}).dump(),
+                                    "x-request-timeout: " + std::string(value) + "\r\n");
+    CHECK(reply.status == 400);
+    CHECK(body_of(reply)["error"]["message"] ==
+          "invalid request header: x-request-timeout: expected a number of seconds above 0");
+  }
+  CHECK(bed.door.submissions_seen() == 0);
+}
+
+TEST_CASE("a null model is the served one, a negative seed is its bits") {
+  HttpBed bed;
+  HttpClient client(bed.port());
+  client.post(kPath, ask("x", {{"model", nullptr}, {"seed", -1}}).dump());
+  const Submission asked = bed.door.next_submission();
+  CHECK(asked.sampling.seed == 0xffff'ffff'ffff'ffffULL);
+  bed.door.send_tokens(asked, 0, with_eos("ok"), Finish::kStop);
+  CHECK(body_of(*client.read_response())["model"] == "guppy");
+}
+
+TEST_CASE("limits that contradict each other or the bounds say which") {
+  HttpBed bed;
+  CHECK(message_of(bed, ask("x", {{"max_tokens", 3'000'000'000}})).find("1 to 2147483647") !=
+        std::string::npos);
+  CHECK(message_of(bed, ask("x", {{"max_tokens", 1e19}})).find("max_tokens") != std::string::npos);
+  CHECK(message_of(bed, ask("x", {{"max_tokens", 18446744073709551615ULL}}))
+            .find("1 to 2147483647") != std::string::npos);
+  CHECK(status_of(bed, ask("x", {{"max_tokens", 5}, {"min_tokens", 6}})) == 400);
+  CHECK(status_of(bed, ask("x", {{"min_tokens", 17}})) == 400);
+  CHECK(message_of(bed, ask("x", {{"max_tokens", 5}, {"min_tokens", 6}})) ==
+        "invalid request body: min_tokens: 6 is more than max_tokens, which is 5");
+  HttpClient client(bed.port());
+  client.post(kPath, ask("x", {{"max_tokens", 5}, {"min_tokens", 5}}).dump());
+  CHECK(bed.door.next_submission().sampling.min_tokens == 5);
+}
+
+TEST_CASE("text offsets leave out an EOS that is passed over") {
+  HttpBed bed;
+  HttpClient client(bed.port());
+  client.post(kPath, ask("x", {{"logprobs", 0}, {"ignore_eos", true}, {"max_tokens", 3}}).dump());
+  const Submission asked = bed.door.next_submission();
+  TokenRun run;
+  run.first_position = static_cast<Position>(asked.prompt->size());
+  run.tokens = {ids_of("ab")[0], kEos, ids_of("c")[0]};
+  for (const TokenId id : run.tokens)
+    run.logprobs.push_back({.token = id, .logprob = -0.5F, .top = {}});
+  run.finish = Finish::kLength;
+  run.basis = Basis{};
+  bed.door.send(asked, run);
+  const Json body = body_of(*client.read_response());
+  const std::size_t first = guppy_tokenizer()->bytes(ids_of("ab")[0]).size();
+  CHECK(text_of(body).size() == first + 1);
+  const Json logprobs = body["choices"][0]["logprobs"];
+  CHECK(logprobs["text_offset"] == Json::array({0, first, first}));
+  for (const Json& top : logprobs["top_logprobs"])
+    CHECK(top.size() == 1);
+}
+
 TEST_CASE("a prompt that does not fit says both numbers") {
   HttpBed bed({}, 100);
   const Json long_prompt = Json({{"prompt", std::vector<int>(100, 5)}});
@@ -514,15 +578,59 @@ TEST_CASE("drain lets the answers in progress finish and takes no new ones") {
   CHECK(complete);
 }
 
-TEST_CASE("drain cuts at its deadline and tells the node") {
-  HttpBed bed;
-  HttpClient busy(bed.port());
-  busy.post(kPath, ask("x", {{"stream", true}}).dump());
+TEST_CASE("an answer that drain cuts at its deadline ends with an error, and the node is told") {
+  for (const bool by_drain : {true, false}) {
+    HttpBed bed;
+    HttpClient streamed(bed.port());
+    streamed.post(kPath, ask("x", {{"stream", true}}).dump());
+    const Submission first = bed.door.next_submission();
+    bed.door.send_tokens(first, 0, ids_of("some"));
+    streamed.read_head();
+    CHECK(text_of(data_of(streamed.read_event())) == "some");
+    HttpClient whole(bed.port());
+    whole.post(kPath, ask("x").dump());
+    const Submission second = bed.door.next_submission();
+    bed.clock.advance(1s);
+    if (by_drain) {
+      CHECK(!bed.server->drain(bed.clock.now()));
+    } else {
+      bed.server->stop();
+    }
+    const Json error = data_of(streamed.read_event())["error"];
+    CHECK(error["code"] == "draining");
+    CHECK(error["type"] == "service_unavailable_error");
+    CHECK(error["message"].get<std::string>().find("shutting down") != std::string::npos);
+    CHECK(streamed.read_event() == std::nullopt);
+    CHECK(streamed.is_closed());
+    const auto reply = whole.read_response();
+    REQUIRE(reply);
+    CHECK(reply->status == 503);
+    CHECK(reply->fields.at("retry-after") == "1");
+    CHECK(reply->fields.at("connection") == "close");
+    CHECK(body_of(*reply)["error"] == error);
+    CHECK(whole.is_closed());
+    std::vector<RequestId> closed = {bed.door.next_closed(), bed.door.next_closed()};
+    std::ranges::sort(closed, {}, &RequestId::value);
+    CHECK(closed == std::vector{first.request, second.request});
+    const HttpMetrics& metrics = bed.server->metrics();
+    CHECK(metrics.clients_gone[static_cast<std::size_t>(ClientGone::kShutdown)] == 2);
+    CHECK(metrics.busy_connections == 0);
+  }
+}
+
+TEST_CASE("a client that takes nothing does not hold up the end") {
+  HttpConfig config;
+  config.limits.pending_bytes = 64 << 20;
+  HttpBed bed(config, 1'000'000);
+  HttpClient client(bed.port(), 4'096);
+  client.post(kPath, ask("x", {{"stream", true}, {"max_tokens", 900'000}}).dump());
   const Submission asked = bed.door.next_submission();
-  bed.clock.advance(1s);
+  bed.door.send_tokens(asked, 0, std::vector<TokenId>(500'000, ids_of("abc")[0]));
+  while (bed.server->metrics().bytes_sent.load() == 0)
+    std::this_thread::yield();
   CHECK(!bed.server->drain(bed.clock.now()));
   CHECK(bed.door.next_closed() == asked.request);
-  CHECK(busy.is_closed());
+  CHECK(bed.server->metrics().busy_connections == 0);
 }
 
 TEST_CASE(
