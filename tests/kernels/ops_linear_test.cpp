@@ -1,4 +1,5 @@
 // Linear layers against the reference, in both precisions.
+#include <algorithm>
 #include <doctest/doctest.h>
 
 #include "cpu_under_test.h"
