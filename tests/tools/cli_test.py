@@ -78,6 +78,7 @@ class Arguments(OneLine):
         self.refused(["serve", "--port"], "--port", status=2)
 
     def test_a_bad_value_names_the_flag(self):
+        # Bounds alone: releases of the argument library word a range differently.
         self.refused(["serve", "--port", "many"], "--port", "many")
         self.refused(["serve", "--port", "70000"], "port", "65535")
         self.refused(["serve", "--replay", "fast"], "replay", "exact")
@@ -94,7 +95,7 @@ class Arguments(OneLine):
         self.refused(["serve", "--port", "99999"], "http.port", "99999", "0 .. 65535")
         self.refused(["serve", "--port", "99999999999"], "--port", "99999999999", "0 .. 65535")
         self.refused(["serve", "--threads", "-1"], "compute.threads", "-1", "0 .. 1024")
-        self.refused(["generate", "--threads", "-1"], "--threads", "-1", "1 to 1024", status=2)
+        self.refused(["generate", "--threads", "-1"], "--threads", "-1", "1024", status=2)
         self.refused(["generate", "--ids", "1,x"], "--ids", "x")
 
     def test_an_unknown_option_names_the_nearest_known_one(self):
