@@ -28,6 +28,9 @@ using StepId = Id<struct StepTag>;         // number of a forward pass on one wo
 using SequenceId =
     Id<struct SequenceTag, std::uint32_t>;           // slot of per-sequence state on one device
 using BlockId = Id<struct BlockTag, std::uint32_t>;  // physical KV block on one device
+using NodeId = Id<struct NodeTag, std::uint32_t>;    // place in the topology's list of nodes
+using IncarnationId = Id<struct IncarnationTag>;     // one life of a node's process, drawn at start
+using BufferKey = Id<struct BufferTag>;  // a buffer offered by one incarnation of one node
 
 // Token ids stay plain integers: they travel in bulk arrays.
 using TokenId = std::int32_t;
