@@ -178,7 +178,8 @@ class Walker {
       out.kind = JsonValue::Kind::kNumber;
       out.text = token;
     } else {
-      return fault_at("expected a value", token.empty() ? begin_ : token.data());
+      // Only the end of the document is an empty token.
+      return fault_at("expected a value", token.empty() ? begin_ + size_ : token.data());
     }
     return std::nullopt;
   }

@@ -123,6 +123,23 @@ TEST_CASE("the place of an error is named in characters") {
   CHECK(value.error().message == "invalid JSON: expected a value at line 2, column 6");
 }
 
+TEST_CASE("a document that ends too early is at fault at its end") {
+  const auto ends_at = [](std::string_view text, std::string_view place) {
+    CAPTURE(text);
+    const auto value = read_json(text);
+    REQUIRE(!value);
+    CHECK(value.error().message.ends_with(place));
+  };
+  ends_at("{\"messages\": [", "expected a value at line 1, column 15");
+  ends_at("{\"messages\": [\n", "expected a value at line 2, column 1");
+  ends_at("{\"a\":", "expected a value at line 1, column 6");
+  ends_at("{\"a\"", "at line 1, column 5");
+  ends_at("{\"a\":1,\n", "at line 2, column 1");
+  ends_at("{\"a\":\"x", "at line 1, column 8");
+  ends_at("{", "at line 1, column 2");
+  ends_at("[1,[", "at line 1, column 5");
+}
+
 TEST_CASE(
     "lone surrogate escapes are repaired, whole pairs and escaped backslashes are left alone") {
   CHECK(printed(R"(["\ud83d"])") == "[\"\uFFFD\"]");
