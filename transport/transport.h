@@ -3,10 +3,12 @@
 //
 // Threads: every call from any thread; callbacks on the row's own thread (or executor), one at a
 // time per transport, and they must not block. Every operation is called back exactly once, by its
-// deadline at the latest, also when the transport stops.
-// Errors: kPeerLost (the peer or its incarnation is gone, the buffer was withdrawn), kDeadline,
-// kCorrupt (a checksum or a size differs), kNoCapacity (a ceiling of this side), kUnavailable (the
-// transport stopped). A peer that is dead, stopped or slow fails its own operations only.
+// deadline at the latest, also when the transport stops: stop() returns after the last callback,
+// and what is asked of a stopped transport is refused on the caller's thread. Errors: kPeerLost
+// (the peer or its incarnation is gone or does not know this node, the buffer is not on offer, the
+// channel has no handler), kDeadline, kCorrupt (a checksum or a size differs), kNoCapacity (a
+// ceiling of this side), kUnavailable (the transport stopped). A peer that is dead, stopped or slow
+// fails its own operations only.
 #pragma once
 
 #include <cstddef>
@@ -51,12 +53,16 @@ class Transport {
 
   virtual ~Transport() = default;
 
+  // Where peers dial; 0 where the row needs no address.
+  virtual std::uint16_t port() const = 0;
+
   // Makes a peer known, and its earlier incarnation lost. Connections are made when first needed.
   virtual void set_peer(const PeerAddress& peer) = 0;
   // Everything pending with the peer fails at once with kPeerLost.
   virtual void forget_peer(NodeId node) = 0;
 
-  // Any known peer may fetch it until it is withdrawn. A fetch that runs keeps the bytes.
+  // Any known peer may fetch it until it is withdrawn. A fetch that runs keeps the bytes. A key
+  // that is on offer already: kInvalid.
   virtual Result<void> offer(BufferKey key, Buffer bytes) = 0;
   virtual void withdraw(BufferKey key) = 0;
   virtual void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) = 0;
@@ -66,7 +72,8 @@ class Transport {
   virtual void send(
       NodeId to, std::uint8_t channel, Buffer message, Instant deadline, Sent done) = 0;
 
-  // Fails what is pending, ends its thread. Idempotent; the destructor calls it.
+  // Fails what is pending, ends its thread. Idempotent; the destructor calls it. Not from a
+  // callback.
   virtual void stop() = 0;
 
   struct Use {
