@@ -188,7 +188,7 @@ void HttpAnswer::fail(const HttpError& error) {
   close_choices();
   if (!streaming_)
     return reply(error_reply(error));
-  events_.append("data: ").append(error_body(error)).append("\n\n");
+  events_.append("data: ").append(error_body(error_shape(error))).append("\n\n");
   send_events();
   ended_ = true;
   responder_.end_events();

@@ -5,6 +5,7 @@
 
 #include "actors/codec/chat_renderer.h"
 #include "actors/codec/chat_request.h"
+#include "actors/codec/json_fields.h"
 #include "actors/codec/openai_chat.h"
 #include "actors/http_bodies.h"
 #include "actors/http_choice.h"
@@ -142,7 +143,7 @@ Result<Prepared> prepare_chat(const JsonValue& body, const BodyContext& context)
   TRY(const ChatRequest request, read_chat_request(body, *model.profile, options));
   const RenderedPrompt rendered = render_chat(request, *model.profile);
   if (!rendered.images.empty())
-    return fail(Code::kInvalid, "images are not read by this server; send text only");
+    return field_error("messages", "images are not read by this server; send text only");
   std::vector<TokenId> prompt = encode_prompt(*model.tokenizer, rendered);
   const ChatOutput output{.stream = request.stream,
                           .choices = request.choices,

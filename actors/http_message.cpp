@@ -5,8 +5,6 @@
 #include <charconv>
 #include <chrono>
 
-#include "actors/codec/json_writer.h"
-
 namespace shoal {
 namespace {
 
@@ -64,14 +62,6 @@ std::string_view error_type(int status) {
   if (status == 408 || status == 504)
     return "timeout_error";
   return status < 500 ? "invalid_request_error" : "server_error";
-}
-
-void append_text_or_null(std::string& out, std::string_view text) {
-  if (text.empty()) {
-    out += "null";
-  } else {
-    append_json_string(out, text);
-  }
 }
 
 void append_field(std::string& out, std::string_view name, std::string_view value) {
@@ -147,6 +137,7 @@ bool HttpRequest::has_field(std::string_view name) const {
 HttpError http_error(const Error& error, std::optional<Nanos> retry_after) {
   return {.status = status_of(error.code),
           .message = error.message,
+          .param = error.field,
           .code = std::string(to_string(error.code)),
           .retry_after = retry_after};
 }
@@ -158,19 +149,15 @@ HttpError shutting_down(Nanos retry_after) {
           .retry_after = retry_after};
 }
 
-std::string error_body(const HttpError& error) {
-  std::string out = R"({"error":{"message":)";
-  append_json_string(out, error.message);
-  out.append(R"(,"type":")").append(error_type(error.status)).append(R"(","param":)");
-  append_text_or_null(out, error.param);
-  out += R"(,"code":)";
-  append_text_or_null(out, error.code);
-  out += "}}";
-  return out;
+ErrorShape error_shape(const HttpError& error) {
+  return {.message = error.message,
+          .type = error_type(error.status),
+          .param = error.param,
+          .code = error.code};
 }
 
 HttpReply error_reply(const HttpError& error) {
-  HttpReply reply{.status = error.status, .body = error_body(error)};
+  HttpReply reply{.status = error.status, .body = error_body(error_shape(error))};
   if (error.retry_after) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
     reply.fields.emplace_back("Retry-After", std::to_string(std::max<std::int64_t>(1, seconds)));

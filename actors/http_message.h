@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/codec/openai_shapes.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
 
@@ -48,8 +49,8 @@ HttpError http_error(const Error& error, std::optional<Nanos> retry_after = std:
 // For requests that come while the server drains, and for answers cut when it stops.
 HttpError shutting_down(Nanos retry_after);
 
-// {"error":{"message","type","param","code"}}, as OpenAI's clients read it.
-std::string error_body(const HttpError& error);
+// The error object as OpenAI's clients read it; points into `error`.
+ErrorShape error_shape(const HttpError& error);
 HttpReply error_reply(const HttpError& error);
 
 // What every head says besides the reply's own fields.

@@ -99,6 +99,7 @@ constexpr WhoActs who_acts(Code code) {
 struct Error {
   Code code = Code::kInternal;
   std::string message;
+  std::string field{};  // the request's field at fault, as the client wrote it; empty: none
 
   friend bool operator==(const Error&, const Error&) = default;
 };

@@ -71,8 +71,11 @@ void append_id(std::string& out, const JsonValue* id) {
 
 void append_refusal(std::string& out, const Error& error) {
   out += ",\"error\":{\"status\":";
-  out += error.code == Code::kInvalid ? "400" : "500";
-  out += ",\"body\":" + error_body(error) + "}";
+  const bool is_theirs = error.code == Code::kInvalid;
+  const std::string_view kind = is_theirs ? "invalid_request_error" : "internal_error";
+  out += is_theirs ? "400" : "500";
+  // The official program names the field in the message only.
+  out += ",\"body\":" + error_body({.message = error.message, .type = kind, .code = kind}) + "}";
 }
 
 }  // namespace shoal::tools

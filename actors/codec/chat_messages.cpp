@@ -67,15 +67,15 @@ Result<ImageSource> read_image(const JsonValue& part, std::size_t message_index)
       return text.substr(5).starts_with("image/" + std::string(kind) + ";base64,");
     });
     if (!known) {
-      return fail(
-          Code::kInvalid,
+      return field_error(
+          at_message(message_index),
           image.path +
               ": You have uploaded an unsupported image. Please make sure your image is valid and "
               "has one of the following formats: webp, png, jpeg, and gif.");
     }
   } else if ((!text.starts_with("http://") && !text.starts_with("https://")) ||
              text.size() > kUrlBytesMax) {
-    return fail(Code::kInvalid, image.path + ": Unsupported image_url format");
+    return field_error(at_message(message_index), image.path + ": Unsupported image_url format");
   }
   return image;
 }
@@ -95,7 +95,8 @@ Result<ContentPart> read_part(const JsonValue& part,
     return out;
   }
   if (*type == "file")
-    return fail(Code::kInvalid, path_of(message_index) + ": file must have a file_id or file_data");
+    return field_error(at_message(message_index),
+                       path_of(message_index) + ": file must have a file_id or file_data");
   const bool other_text = *type == "input_text" || *type == "output_text" || *type == "refusal";
   if (*type != "text" && (!other_text || options.strict_official)) {
     return bad_field(
@@ -132,15 +133,20 @@ Result<std::optional<std::vector<ContentPart>>> read_content(const JsonValue& me
   return parts;
 }
 
-Result<PastCall> read_past_call(const JsonValue& item, std::string_view where) {
-  const JsonValue* function = item.is_object() ? given(item, "function") : nullptr;
-  if (function == nullptr || !function->is_object())
-    return bad_field(where, "a call needs `id` and `function`");
+// Without its id a call cannot be told from the others that the tool messages answer.
+Result<PastCall> read_past_call(const JsonValue& item, const std::string& where) {
+  if (!item.is_object())
+    return wrong_type(where, "an object", item);
   TRY(const std::string* id, string_field(item, "id"));
+  if (!id)
+    return bad_field(where + ".id", "missing; send the id that the call came with");
+  const JsonValue* function = given(item, "function");
+  if (function == nullptr || !function->is_object())
+    return bad_field(where, "missing field `function`");
   TRY(const std::string* name, string_field(*function, "name"));
   TRY(const std::string* arguments, string_field(*function, "arguments"));
-  if (!id || !name || !arguments)
-    return bad_field(where, "a call needs `id`, `function.name` and `function.arguments`");
+  if (!name || !arguments)
+    return bad_field(where + ".function", "a call needs `name` and `arguments`");
   return PastCall{*id, *name, *arguments};
 }
 
@@ -158,22 +164,24 @@ Result<void> read_assistant(const JsonValue& json,
     if (!calls->is_array())
       return wrong_type(where, "a list", *calls);
     if (calls->items.empty()) {
-      return fail(Code::kInvalid,
-                  "Invalid '" + where +
-                      "': empty array. Expected an array with minimum length 1, but got an empty "
-                      "array instead.");
+      return field_error(where,
+                         "Invalid '" + where +
+                             "': empty array. Expected an array with minimum length 1, but got an "
+                             "empty array instead.");
     }
-    for (const JsonValue& item : calls->items) {
-      TRY(PastCall call, read_past_call(item, where));
+    for (std::size_t i = 0; i < calls->items.size(); ++i) {
+      TRY(PastCall call,
+          read_past_call(calls->items[i], where + "[" + std::to_string(i) + "]"));
       message.calls.push_back(std::move(call));
     }
   }
   if (!has_content && message.calls.empty()) {
-    return fail(Code::kInvalid, "Invalid assistant message: content or tool_calls must be set");
+    return field_error(at_message(index),
+                       "Invalid assistant message: content or tool_calls must be set");
   }
   for (const ContentPart& part : message.parts) {
     if (part.image)
-      return fail(Code::kInvalid, "Image in assistant message is not supported");
+      return field_error(at_message(index), "Image in assistant message is not supported");
   }
   return {};
 }
@@ -237,8 +245,8 @@ Result<void> check_results(const std::vector<Message>& messages,
   for (std::size_t i = first; i < end; ++i) {
     const std::string& id = messages[i].call_id;
     if (!seen.insert(id).second) {
-      return fail(
-          Code::kInvalid,
+      return field_error(
+          at_message(i) + ".tool_call_id",
           "Duplicate value for 'tool_call_id' of " + id + " in message[" + std::to_string(i) + "]");
     }
     if (!called.contains(id))
@@ -254,14 +262,14 @@ Result<void> check_results(const std::vector<Message>& messages,
                           ". (insufficient tool messages following tool_calls message)";
     if (!options.strict_official)
       message += " Without a response: " + joined(missing);
-    return fail(Code::kInvalid, std::move(message));
+    return field_error("messages", std::move(message));
   }
   if (missing.empty() && unknown.empty())
     return {};
-  return fail(Code::kInvalid,
-              std::string(kMustBeAnswered) +
-                  ", The following tool_call_ids did not have response messages: " +
-                  joined(options.strict_official ? unknown : missing));
+  return field_error("messages",
+                     std::string(kMustBeAnswered) +
+                         ", The following tool_call_ids did not have response messages: " +
+                         joined(options.strict_official ? unknown : missing));
 }
 
 }  // namespace
@@ -270,7 +278,7 @@ Result<std::vector<Message>> read_messages(const JsonValue& list, const ChatOpti
   if (!list.is_array())
     return wrong_type("messages", "a list", list);
   if (list.items.empty())
-    return fail(Code::kInvalid, "Empty input messages");
+    return field_error("messages", "Empty input messages");
   std::vector<Message> messages;
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     TRY(Message message, read_message(list.items[i], i, options));
@@ -282,8 +290,8 @@ Result<std::vector<Message>> read_messages(const JsonValue& list, const ChatOpti
 Result<void> check_call_pairing(const std::vector<Message>& messages, const ChatOptions& options) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role == Role::kTool) {
-      return fail(
-          Code::kInvalid,
+      return field_error(
+          at_message(i),
           "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'");
     }
     if (messages[i].calls.empty())

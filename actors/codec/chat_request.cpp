@@ -144,9 +144,9 @@ Result<void> read_max_tokens(const JsonValue& body,
   if (!max_tokens)
     return {};
   if (*max_tokens < 1 || *max_tokens > profile.max_tokens_limit) {
-    return fail(Code::kInvalid,
-                "Invalid max_tokens value, the valid range of max_tokens is [1, " +
-                    std::to_string(profile.max_tokens_limit) + "]");
+    return field_error("max_tokens",
+                       "Invalid max_tokens value, the valid range of max_tokens is [1, " +
+                           std::to_string(profile.max_tokens_limit) + "]");
   }
   sampling.max_tokens = static_cast<int>(*max_tokens);
   return {};
@@ -156,13 +156,13 @@ Result<void> read_logprobs(const JsonValue& body, Sampling& sampling) {
   TRY(const auto wanted, bool_field(body, "logprobs"));
   TRY(const auto top, integer_field(body, "top_logprobs"));
   if (top && !wanted.value_or(false)) {
-    return fail(Code::kInvalid,
-                "Invalid top_logprobs and logprobs value, logprobs must be set to true if "
-                "top_logprobs is used.");
+    return field_error("top_logprobs",
+                       "Invalid top_logprobs and logprobs value, logprobs must be set to true if "
+                       "top_logprobs is used.");
   }
   if (top && (*top < 0 || *top > kMaxLogprobs)) {
-    return fail(Code::kInvalid,
-                "Invalid top_logprobs value, the valid range of top_logprobs is [0, 20].");
+    return field_error("top_logprobs",
+                       "Invalid top_logprobs value, the valid range of top_logprobs is [0, 20].");
   }
   if (wanted.value_or(false))
     sampling.logprobs = static_cast<int>(top.value_or(0));
@@ -193,25 +193,16 @@ Result<void> read_choices_and_stream(const JsonValue& body,
                                      ChatRequest& request) {
   TRY(const auto choices, integer_field(body, "n"));
   if (choices && options.strict_official && *choices != 1) {
-    return fail(Code::kInvalid, "Invalid n value (currently only n = 1 is supported)");
+    return field_error("n", "Invalid n value (currently only n = 1 is supported)");
   }
   if (choices && (*choices < 1 || *choices > kMaxChoices)) {
-    return fail(
-        Code::kInvalid,
-        "Invalid n value, the valid range of n is [1, " + std::to_string(kMaxChoices) + "]");
+    return field_error(
+        "n", "Invalid n value, the valid range of n is [1, " + std::to_string(kMaxChoices) + "]");
   }
   request.choices = static_cast<int>(choices.value_or(1));
-  TRY(const auto stream, bool_field(body, "stream"));
-  request.stream = stream.value_or(false);
-  const JsonValue* stream_options = given(body, "stream_options");
-  if (stream_options == nullptr)
-    return {};
-  if (!stream_options->is_object())
-    return wrong_type("stream_options", "an object", *stream_options);
-  if (!request.stream)
-    return fail(Code::kInvalid, "stream_options should be set along with stream = true");
-  TRY(const auto include_usage, bool_field(*stream_options, "include_usage"));
-  request.include_usage = include_usage.value_or(false);
+  TRY(const StreamFields fields, read_stream_fields(body));
+  request.stream = fields.stream;
+  request.include_usage = fields.include_usage;
   return {};
 }
 
@@ -221,14 +212,15 @@ Result<void> check_prefix(const ChatRequest& request) {
   if (first == request.messages.end())
     return {};
   if (first + 1 != request.messages.end()) {
-    return fail(Code::kInvalid,
-                "Invalid completion message: prefix set true with message which is not final "
-                "message or message role is not assistant");
+    return field_error("messages",
+                       "Invalid completion message: prefix set true with message which is not "
+                       "final message or message role is not assistant");
   }
   if (!request.tools.empty())
-    return fail(Code::kInvalid, "Function call should not be used with prefix");
+    return field_error("tools", "Function call should not be used with prefix");
   if (request.format.kind == ResponseFormat::Kind::kJsonObject) {
-    return fail(Code::kInvalid, "response_format json_object should not be used with prefix");
+    return field_error("response_format",
+                       "response_format json_object should not be used with prefix");
   }
   return {};
 }
@@ -239,8 +231,9 @@ Result<void> check_reasoning(const ChatRequest& request) {
     if (message->role == Role::kUser)
       return {};
     if (!message->calls.empty() && !message->reasoning) {
-      return fail(Code::kInvalid,
-                  "The `reasoning_content` in the thinking mode must be passed back to the API.");
+      return field_error(
+          "messages",
+          "The `reasoning_content` in the thinking mode must be passed back to the API.");
     }
   }
   return {};
@@ -252,22 +245,22 @@ Result<void> check_together(const ChatRequest& request,
   TRY_VOID(check_call_pairing(request.messages, options));
   TRY_VOID(check_prefix(request));
   if (request.thinking && request.tool_choice == ToolChoice::kForced) {
-    return fail(Code::kInvalid, "Thinking mode does not support this tool_choice");
+    return field_error("tool_choice", "Thinking mode does not support this tool_choice");
   }
   if (request.thinking && options.reject_missing_reasoning)
     TRY_VOID(check_reasoning(request));
   if (request.format.kind == ResponseFormat::Kind::kJsonObject && !says_json(request.messages)) {
-    return fail(Code::kInvalid,
-                "Prompt must contain the word 'json' in some form to use 'response_format' of type "
-                "'json_object'.");
+    return field_error("messages",
+                       "Prompt must contain the word 'json' in some form to use 'response_format' "
+                       "of type 'json_object'.");
   }
   if (profile.reads_images || !profile.has_system_turns)
     return {};
   for (const Message& message : request.messages) {
     for (const ContentPart& part : message.parts) {
       if (part.image)
-        return fail(Code::kInvalid,
-                    part.image->path + ": this model does not read images; send text only");
+        return field_error("messages",
+                           part.image->path + ": this model does not read images; send text only");
     }
   }
   return {};
@@ -290,7 +283,7 @@ Result<ChatRequest> read_chat_request(const JsonValue& body,
     return bad_field("messages", "missing field `messages`");
   TRY(request.messages, read_messages(*messages, options));
   TRY(request.tools, read_tools(body));
-  TRY(request.tool_choice, read_tool_choice(body, request.tools));
+  TRY(request.tool_choice, read_tool_choice(body, request.tools, options));
   TRY_VOID(read_thinking(body, profile, options, request));
   TRY(request.format, read_format(body));
   TRY(request.sampling, read_sampling(body, options.sampling_defaults));

@@ -81,7 +81,7 @@ struct ChatOptions {
   // What the official program does where ours is better by choice: n other than 1, the developer
   // role, input_text, output_text and refusal parts, integer efforts, lone surrogates are refused;
   // max_completion_tokens is ignored; of a run of reminders only the first is shown; empty call ids
-  // pass when they pair up.
+  // pass when they pair up; a wrong tool_choice is called tool_call.
   bool strict_official = false;
   // The API's own rule: temperature is 1 while thinking, top_p at least 0.95, and 1 without
   // thinking; a seed is not negative. Off: as asked.
@@ -103,6 +103,8 @@ Result<std::vector<Message>> read_messages(const JsonValue& list, const ChatOpti
 Result<void> check_call_pairing(const std::vector<Message>& messages, const ChatOptions& options);
 Result<std::vector<ToolSpec>> read_tools(const JsonValue& body);
 // Sets the choice and leaves in `tools` those to show.
-Result<ToolChoice> read_tool_choice(const JsonValue& body, std::vector<ToolSpec>& tools);
+Result<ToolChoice> read_tool_choice(const JsonValue& body,
+                                    std::vector<ToolSpec>& tools,
+                                    const ChatOptions& options);
 
 }  // namespace shoal

@@ -23,38 +23,39 @@ bool is_name_char(char c) {
          c == '-';
 }
 
-Result<void> check_name(const std::string& name, std::size_t index) {
-  const std::string invalid = "Invalid 'tools[" + std::to_string(index) + "].function.name': ";
+Result<void> check_name(const std::string& name, const std::string& where) {
+  const std::string field = where + ".function.name";
+  const std::string invalid = "Invalid '" + field + "': ";
   if (name.empty()) {
-    return fail(Code::kInvalid,
-                invalid +
-                    "empty string. Expected a string with minimum length 1, but got an empty "
-                    "string instead.");
+    return field_error(field,
+                       invalid +
+                           "empty string. Expected a string with minimum length 1, but got an "
+                           "empty string instead.");
   }
   if (name.size() > kToolNameBytesMax) {
-    return fail(Code::kInvalid,
-                invalid +
-                    "string too long. Expected a string with maximum length 128, but got a string "
-                    "with length " +
-                    std::to_string(name.size()) + " instead.");
+    return field_error(field,
+                       invalid +
+                           "string too long. Expected a string with maximum length 128, but got a "
+                           "string with length " +
+                           std::to_string(name.size()) + " instead.");
   }
   if (!std::all_of(name.begin(), name.end(), is_name_char)) {
-    return fail(Code::kInvalid,
-                invalid +
-                    "string does not match pattern. Expected a string that matches the pattern "
-                    "'^[a-zA-Z0-9_-]+$'.");
+    return field_error(field,
+                       invalid +
+                           "string does not match pattern. Expected a string that matches the "
+                           "pattern '^[a-zA-Z0-9_-]+$'.");
   }
   return {};
 }
 
-Result<void> check_schema(const ToolSpec& tool) {
+Result<void> check_schema(const ToolSpec& tool, const std::string& where) {
   const JsonValue* type = tool.parameters.find("type");
   if (type != nullptr && type->is_string() && type->text == "object")
     return {};
-  return fail(Code::kInvalid,
-              "Invalid schema for function '" + tool.name +
-                  "': schema must be a JSON Schema of 'type: \"object\"', got 'type: " +
-                  (type == nullptr ? std::string("null") : python_json(*type)) + "'.");
+  return field_error(where + ".function.parameters",
+                     "Invalid schema for function '" + tool.name +
+                         "': schema must be a JSON Schema of 'type: \"object\"', got 'type: " +
+                         (type == nullptr ? std::string("null") : python_json(*type)) + "'.");
 }
 
 // Every property of every object must be required.
@@ -70,7 +71,7 @@ Result<void> check_required(const JsonValue& schema) {
   }
   for (const JsonMember& property : properties->members) {
     if (!names.contains(property.name)) {
-      return fail(Code::kInvalid, "Required properties must match all properties in the object");
+      return field_error("tools", "Required properties must match all properties in the object");
     }
   }
   return {};
@@ -125,7 +126,7 @@ Result<ToolSpec> read_tool(const JsonValue& item, std::size_t index) {
   if (!name)
     return bad_field(where, "missing field `name`");
   tool.name = *name;
-  TRY_VOID(check_name(tool.name, index));
+  TRY_VOID(check_name(tool.name, where));
   TRY(const std::string* description, string_field(*function, "description"));
   if (description)
     tool.description = *description;
@@ -134,7 +135,7 @@ Result<ToolSpec> read_tool(const JsonValue& item, std::size_t index) {
   tool.parameters.kind = JsonValue::Kind::kObject;
   if (const JsonValue* parameters = given(*function, "parameters")) {
     tool.parameters = *parameters;
-    TRY_VOID(check_schema(tool));
+    TRY_VOID(check_schema(tool, where));
     if (tool.strict)
       TRY_VOID(normalize_strict(tool.parameters, true));
   }
@@ -154,13 +155,15 @@ Result<std::vector<ToolSpec>> read_tools(const JsonValue& body) {
   for (std::size_t i = 0; i < list->items.size(); ++i) {
     TRY(ToolSpec tool, read_tool(list->items[i], i));
     if (!names.insert(tool.name).second)
-      return fail(Code::kInvalid, "Tool names must be unique.");
+      return field_error("tools", "Tool names must be unique.");
     tools.push_back(std::move(tool));
   }
   return tools;
 }
 
-Result<ToolChoice> read_tool_choice(const JsonValue& body, std::vector<ToolSpec>& tools) {
+Result<ToolChoice> read_tool_choice(const JsonValue& body,
+                                    std::vector<ToolSpec>& tools,
+                                    const ChatOptions& options) {
   const JsonValue* choice = given(body, "tool_choice");
   if (choice == nullptr)
     return ToolChoice::kAuto;
@@ -179,9 +182,10 @@ Result<ToolChoice> read_tool_choice(const JsonValue& body, std::vector<ToolSpec>
   }
   std::erase_if(tools, [&](const ToolSpec& tool) { return tool.name != name->text; });
   if (tools.empty()) {
-    return fail(Code::kInvalid,
-                "Invalid value for 'tool_call': no function named '" + name->text +
-                    "' was specified in the 'tools' parameter.");
+    const std::string field = options.strict_official ? "tool_call" : "tool_choice";
+    return field_error("tool_choice",
+                       "Invalid value for '" + field + "': no function named '" + name->text +
+                           "' was specified in the 'tools' parameter.");
   }
   return ToolChoice::kForced;
 }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
 namespace shoal {
 namespace {
@@ -42,8 +43,11 @@ tl::unexpected<Error> wrong_type(std::string_view name,
 }
 
 tl::unexpected<Error> bad_field(std::string_view name, std::string_view what) {
-  return fail(Code::kInvalid,
-              "invalid request body: " + std::string(name) + ": " + std::string(what));
+  return field_error(name, "invalid request body: " + std::string(name) + ": " + std::string(what));
+}
+
+tl::unexpected<Error> field_error(std::string_view name, std::string message) {
+  return tl::unexpected(Error{Code::kInvalid, std::move(message), std::string(name)});
 }
 
 Result<const std::string*> string_field(const JsonValue& object, std::string_view name) {

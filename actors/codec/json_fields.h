@@ -15,12 +15,15 @@ namespace shoal {
 // The member when it is given; null when it is absent or null.
 const JsonValue* given(const JsonValue& object, std::string_view name);
 
+// The errors of a field carry its name beside the message, so that a program can read it.
 // kInvalid: "invalid request body: NAME: expected WANTED, got KIND".
 tl::unexpected<Error> wrong_type(std::string_view name,
                                  std::string_view wanted,
                                  const JsonValue& got);
 // kInvalid: "invalid request body: NAME: WHAT".
 tl::unexpected<Error> bad_field(std::string_view name, std::string_view what);
+// kInvalid with a message that is worded elsewhere.
+tl::unexpected<Error> field_error(std::string_view name, std::string message);
 
 // Null when not given; lives as long as `object`.
 Result<const std::string*> string_field(const JsonValue& object, std::string_view name);

@@ -87,17 +87,9 @@ Result<void> read_output(const JsonValue& body, CompletionRequest& request) {
   TRY(const std::string* suffix, string_field(body, "suffix"));
   if (suffix != nullptr && !suffix->empty())
     return bad_field("suffix", "filling in the middle is not supported");
-  TRY(const auto stream, bool_field(body, "stream"));
-  request.stream = stream.value_or(false);
-  const JsonValue* stream_options = given(body, "stream_options");
-  if (stream_options == nullptr)
-    return {};
-  if (!stream_options->is_object())
-    return wrong_type("stream_options", "an object", *stream_options);
-  if (!request.stream)
-    return fail(Code::kInvalid, "stream_options should be set along with stream = true");
-  TRY(const auto include_usage, bool_field(*stream_options, "include_usage"));
-  request.include_usage = include_usage.value_or(false);
+  TRY(const StreamFields fields, read_stream_fields(body));
+  request.stream = fields.stream;
+  request.include_usage = fields.include_usage;
   return {};
 }
 

@@ -27,35 +27,12 @@ void append_token_fields(std::string& out,
   out += ']';
 }
 
-struct ErrorKind {
-  std::string_view type;
-  std::string_view code;
-};
-
-ErrorKind kind_of(Code code) {
-  switch (code) {
-    case Code::kInvalid:
-    case Code::kTooLarge:
-      return {"invalid_request_error", "invalid_request_error"};
-    case Code::kNotFound:
-      return {"invalid_request_error", "not_found"};
-    case Code::kUnauthorized:
-      return {"authentication_error", "invalid_api_key"};
-    case Code::kNoCapacity:
-      return {"rate_limit_error", "no_capacity"};
-    case Code::kDeadline:
-      return {"timeout_error", "deadline"};
-    case Code::kCancelled:
-      return {"cancelled_error", "cancelled"};
-    case Code::kUnavailable:
-    case Code::kPeerLost:
-      return {"server_error", "unavailable"};
-    case Code::kCorrupt:
-    case Code::kMisconfigured:
-    case Code::kInternal:
-      return {"internal_error", "internal_error"};
+void append_text_or_null(std::string& out, std::string_view text) {
+  if (text.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, text);
   }
-  return {"internal_error", "internal_error"};
 }
 
 }  // namespace
@@ -144,14 +121,15 @@ void append_chat_logprobs(std::string& out,
   out += ']';
 }
 
-std::string error_body(const Error& error) {
-  const ErrorKind kind = kind_of(error.code);
+std::string error_body(const ErrorShape& error) {
   std::string out = "{\"error\":{\"message\":";
   append_json_string(out, replace_malformed_utf8(error.message));
   out += ",\"type\":";
-  append_json_string(out, kind.type);
-  out += ",\"param\":null,\"code\":";
-  append_json_string(out, kind.code);
+  append_json_string(out, error.type);
+  out += ",\"param\":";
+  append_text_or_null(out, error.param);
+  out += ",\"code\":";
+  append_text_or_null(out, error.code);
   out += "}}";
   return out;
 }

@@ -45,6 +45,14 @@ struct StopCause {
   TokenId token = -1;     // one of stop_token_ids
 };
 
+// What an error object says; empty ones of `param` (the field at fault) and `code` are null.
+struct ErrorShape {
+  std::string_view message;
+  std::string_view type;
+  std::string_view param{};
+  std::string_view code{};
+};
+
 std::string_view finish_reason_name(EndReason reason);
 
 void append_usage(std::string& out, const Usage& usage);
@@ -58,8 +66,8 @@ void append_chat_logprobs(std::string& out,
                           const Tokenizer& tokenizer,
                           std::span<const TokenLogprob* const> entries);
 
-// {"error": {...}}: the type follows from who acts.
-std::string error_body(const Error& error);
+// {"error": {...}}
+std::string error_body(const ErrorShape& error);
 
 // Server-sent events: begin_event appends "data: ", end_event the blank line.
 inline void begin_event(std::string& out) {

@@ -30,8 +30,8 @@ constexpr FloatField kFloatFields[] = {
 
 tl::unexpected<Error> out_of_range(std::string_view name, std::string_view range) {
   const std::string field(name);
-  return fail(
-      Code::kInvalid,
+  return field_error(
+      name,
       "Invalid " + field + " value, the valid range of " + field + " is " + std::string(range));
 }
 
@@ -109,10 +109,10 @@ Result<std::string> read_stop_string(const JsonValue& item, std::size_t index) {
     return wrong_type(name, "a string", item);
   if (!item.text.empty())
     return item.text;
-  return fail(Code::kInvalid,
-              "Invalid '" + name +
-                  "': empty string. Expected a string with minimum length 1, but got an empty "
-                  "string instead.");
+  return field_error(name,
+                     "Invalid '" + name +
+                         "': empty string. Expected a string with minimum length 1, but got an "
+                         "empty string instead.");
 }
 
 }  // namespace
@@ -147,14 +147,30 @@ Result<std::vector<std::string>> read_stop_strings(const JsonValue& body) {
   if (!stop->is_array())
     return wrong_type("stop", "a string or a list of strings", *stop);
   if (stop->items.size() > kStopStringsMax) {
-    return fail(Code::kInvalid,
-                "Stop string array too long: " + std::to_string(stop->items.size()));
+    return field_error("stop",
+                       "Stop string array too long: " + std::to_string(stop->items.size()));
   }
   for (std::size_t i = 0; i < stop->items.size(); ++i) {
     TRY(std::string text, read_stop_string(stop->items[i], i));
     out.push_back(std::move(text));
   }
   return out;
+}
+
+Result<StreamFields> read_stream_fields(const JsonValue& body) {
+  StreamFields fields;
+  TRY(const auto stream, bool_field(body, "stream"));
+  fields.stream = stream.value_or(false);
+  const JsonValue* options = given(body, "stream_options");
+  if (options == nullptr)
+    return fields;
+  if (!options->is_object())
+    return wrong_type("stream_options", "an object", *options);
+  if (!fields.stream)
+    return field_error("stream_options", "stream_options should be set along with stream = true");
+  TRY(const auto include_usage, bool_field(*options, "include_usage"));
+  fields.include_usage = include_usage.value_or(false);
+  return fields;
 }
 
 Result<ServingFields> read_serving_fields(const JsonValue& body) {

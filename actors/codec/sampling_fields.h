@@ -1,4 +1,5 @@
-// The fields that every text API of ours shares: sampling, stop strings, and shoal's own ones.
+// The fields that every text API of ours shares: sampling, stop strings, how the answer is sent, and
+// shoal's own ones.
 #pragma once
 
 #include <string>
@@ -20,6 +21,12 @@ struct ServingFields {
   bool return_token_ids = false;                  // return_token_ids
 };
 
+// How the answer is sent.
+struct StreamFields {
+  bool stream = false;         // stream
+  bool include_usage = false;  // stream_options.include_usage, which needs stream
+};
+
 // What the client leaves out is as in `defaults`.
 // temperature, top_p, top_k, min_p, the penalties, logit_bias, seed, min_tokens, stop_token_ids,
 // ignore_eos: types and bounds. max_tokens and logprobs differ between the APIs and are read there.
@@ -29,6 +36,7 @@ Result<Sampling> read_sampling(const JsonValue& body, const Sampling& defaults =
 // none.
 Result<std::vector<std::string>> read_stop_strings(const JsonValue& body);
 
+Result<StreamFields> read_stream_fields(const JsonValue& body);
 Result<ServingFields> read_serving_fields(const JsonValue& body);
 
 }  // namespace shoal
