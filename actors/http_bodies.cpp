@@ -50,7 +50,7 @@ Result<void> fit_context(std::int64_t prompt_tokens,
   const std::string maximum =
       "This model's maximum context length is " + std::to_string(model.context_tokens) + " tokens.";
   if (prompt_tokens == 0)
-    return fail(Code::kInvalid, "the prompt is empty; send at least one token");
+    return field_error("prompt", "the prompt is empty; send at least one token");
   const std::int64_t left = model.context_tokens - prompt_tokens;
   if (left <= 0) {
     return fail(Code::kInvalid,
@@ -61,12 +61,26 @@ Result<void> fit_context(std::int64_t prompt_tokens,
     sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(default_max_tokens, left));
   if (sampling.max_tokens <= left)
     return {};
-  return fail(Code::kInvalid,
-              maximum + " However, you requested " +
-                  std::to_string(prompt_tokens + sampling.max_tokens) + " tokens (" +
-                  std::to_string(prompt_tokens) + " in the prompt, " +
-                  std::to_string(sampling.max_tokens) +
-                  " for the answer). Please shorten the prompt or lower max_tokens.");
+  return field_error("max_tokens",
+                     maximum + " However, you requested " +
+                         std::to_string(prompt_tokens + sampling.max_tokens) + " tokens (" +
+                         std::to_string(prompt_tokens) + " in the prompt, " +
+                         std::to_string(sampling.max_tokens) +
+                         " for the answer). Please shorten the prompt or lower max_tokens.");
+}
+
+Result<void> check_in_vocabulary(std::string_view field,
+                                 std::span<const TokenId> ids,
+                                 const ServedModel& model) {
+  const auto bad = std::ranges::find_if(
+      ids, [&model](TokenId id) { return id < 0 || id >= model.vocabulary_size; });
+  if (bad == ids.end())
+    return {};
+  return field_error(field,
+                     "token id " + std::to_string(*bad) + " at index " +
+                         std::to_string(bad - ids.begin()) + " of " + std::string(field) +
+                         " is outside the vocabulary; ids go from 0 to " +
+                         std::to_string(model.vocabulary_size - 1));
 }
 
 Result<std::vector<TokenId>> ids_of_text_or_messages(const JsonValue& body,
@@ -88,7 +102,9 @@ Result<void> check_model(const std::string& name, const ServedModel& model) {
   std::string existing;
   for (const std::string& known : model.names)
     existing.append(existing.empty() ? "" : ", ").append("`" + known + "`");
-  return fail(Code::kNotFound, "the model `" + name + "` does not exist; there is " + existing);
+  return tl::unexpected(Error{Code::kNotFound,
+                              "the model `" + name + "` does not exist; there is " + existing,
+                              "model"});
 }
 
 Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
@@ -98,6 +114,7 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
                              const BodyContext& context) {
   AnswerPlan plan;
   plan.sampling = sampling;
+  TRY_VOID(check_in_vocabulary("stop_token_ids", sampling.stop_token_ids, context.model));
   TRY_VOID(fit_context(std::ssize(prompt), default_max_tokens, context.model, plan.sampling));
   if (plan.sampling.min_tokens > plan.sampling.max_tokens) {
     return bad_field("min_tokens",
@@ -111,16 +128,18 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   return plan;
 }
 
-Result<void> check_token_ids(std::span<const TokenId> ids, const ServedModel& model) {
-  const auto bad = std::ranges::find_if(
-      ids, [&model](TokenId id) { return id < 0 || id >= model.vocabulary_size; });
-  if (bad == ids.end())
+Result<void> check_prompt_ids(std::span<const TokenId> ids, const ServedModel& model) {
+  TRY_VOID(check_in_vocabulary("prompt", ids, model));
+  if (!model.profile->reads_images)
     return {};
-  return fail(Code::kInvalid,
-              "token id " + std::to_string(*bad) + " at index " +
-                  std::to_string(bad - ids.begin()) +
-                  " is outside the vocabulary; ids go from 0 to " +
-                  std::to_string(model.vocabulary_size - 1));
+  const auto image = std::ranges::find(ids, model.profile->image.id);
+  if (image == ids.end())
+    return {};
+  return field_error("prompt",
+                     "token id " + std::to_string(*image) + " at index " +
+                         std::to_string(image - ids.begin()) +
+                         " of prompt stands for an image; images are not read by this server, "
+                         "send text only");
 }
 
 std::optional<Nanos> timeout_from(double seconds) {

@@ -32,7 +32,9 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
                              const ServingFields& serving,
                              int default_max_tokens,
                              const BodyContext& context);
-Result<void> check_token_ids(std::span<const TokenId> ids, const ServedModel& model);
+// Of a prompt that came as ids, or that may hold control tokens: each is in the vocabulary, and none
+// stands for an image, which this server has no way to send.
+Result<void> check_prompt_ids(std::span<const TokenId> ids, const ServedModel& model);
 // None for 0 and less.
 std::optional<Nanos> timeout_from(double seconds);
 

@@ -146,11 +146,11 @@ void CompletionFormat::end(std::string& out) {
 Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& context) {
   const ServedModel& model = context.model;
   TRY(CompletionRequest request, read_completion_request(body, model.sampling));
-  TRY_VOID(check_token_ids(request.prompt_ids, model));
   // As it stands also means with its control tokens: whoever writes whole prompts writes those too.
   std::vector<TokenId> prompt = request.prompt_is_ids
                                     ? std::move(request.prompt_ids)
                                     : model.tokenizer->encode_parsed(request.prompt);
+  TRY_VOID(check_prompt_ids(prompt, model));
   if (given(body, "max_tokens") == nullptr)
     request.sampling.max_tokens = 0;
   CompletionShape shape{.info = {.id = "cmpl-" + context.stamp.id,
