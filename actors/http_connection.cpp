@@ -16,6 +16,8 @@ constexpr int kReadsPerEvent = 4;  // then the other connections of the thread h
 constexpr int kSendBuffer =
     64 * 1024;  // the default lets a client that reads nothing swallow 4 MB unnoticed
 
+constexpr std::size_t kLoggedPathBytes = 200;
+
 bool would_block(const ErrorCode& error) {
   return error == asio::error::would_block || error == asio::error::try_again;
 }
@@ -49,7 +51,7 @@ void HttpConnection::start() {
 }
 
 void HttpConnection::start_refused(HttpReply reply) {
-  refuse(std::move(reply));
+  reply_and_close(std::move(reply));
   mark();
   arm_read();
 }
@@ -182,6 +184,7 @@ std::optional<HttpReply> HttpConnection::check_head() {
   keep_alive_ = head.keep_alive && !parts_.owner.draining();
   head_only_ = head.method == "HEAD";
   request_id_ = parts_.app.request_id(head);
+  path_ = replace_unprintable(std::string_view(head.path).substr(0, kLoggedPathBytes));
   if (auto refusal = parts_.app.refuse(head))
     return refusal;
   if (parser_.expects_continue() && parser_.state() == HttpParser::State::kBody)
@@ -227,6 +230,7 @@ void HttpConnection::end_answer() {
     closing_ = true;
   exchange_.reset();
   request_id_.clear();
+  path_.clear();
   version_ = 11;
   answering_ = answer_ended_ = streaming_ = head_only_ = false;
   since_ = parts_.owner.now();
@@ -234,8 +238,13 @@ void HttpConnection::end_answer() {
 
 // An answer after which the connection cannot be used: the rest of the request is not read.
 void HttpConnection::refuse(HttpReply refusal) {
+  log_refusal(refusal.status);
+  reply_and_close(std::move(refusal));
+}
+
+void HttpConnection::reply_and_close(HttpReply reply) {
   keep_alive_ = false;
-  reply(std::move(refusal));
+  append_reply(reply);
   answer_ended_ = false;
   closing_ = true;
 }
@@ -245,6 +254,28 @@ HeadOptions HttpConnection::head_options() const {
 }
 
 void HttpConnection::reply(HttpReply reply) {
+  if (reply.status >= 400)
+    log_refusal(reply.status);
+  append_reply(reply);
+}
+
+// The client's own mistakes are of no interest to an operator who does not look for them.
+void HttpConnection::log_refusal(int status) const {
+  parts_.log.event(status >= 500 ? LogLevel::kInfo : LogLevel::kDebug,
+                   "http.refused",
+                   {{"id", request_id_}, {"path", path_}, {"status", status}});
+}
+
+void HttpConnection::log_cut(ClientGone cause) const {
+  parts_.log.event(LogLevel::kInfo,
+                   "http.client_cut",
+                   {{"id", request_id_},
+                    {"path", path_},
+                    {"reason", cause == ClientGone::kStalled ? "stalled" : "too_slow"},
+                    {"unsent_bytes", pending()}});
+}
+
+void HttpConnection::append_reply(const HttpReply& reply) {
   CHECK(!answer_ended_ && !streaming_);
   parts_.metrics.replies_by_class[static_cast<std::size_t>(reply.status / 100)].fetch_add(
       1, std::memory_order_relaxed);
@@ -399,6 +430,8 @@ void HttpConnection::shut_down() {
 void HttpConnection::cut(ClientGone cause) {
   if (closed_)
     return;
+  if (cause == ClientGone::kStalled || cause == ClientGone::kTooSlow)
+    log_cut(cause);
   if (exchange_) {
     parts_.metrics.clients_gone[static_cast<std::size_t>(cause)].fetch_add(
         1, std::memory_order_relaxed);

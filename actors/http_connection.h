@@ -20,6 +20,7 @@
 #include "actors/http_exchange.h"
 #include "actors/http_metrics.h"
 #include "actors/http_parser.h"
+#include "actors/log.h"
 
 namespace shoal {
 
@@ -44,6 +45,7 @@ struct HttpConnectionParts {
   HttpConnectionOwner& owner;
   HttpApp& app;
   HttpMetrics& metrics;
+  const EventLog& log;
   const HttpLimits& limits;
 };
 
@@ -86,6 +88,10 @@ class HttpConnection final : public HttpResponder,
   void begin_answer();
   void end_answer();
   void refuse(HttpReply refusal);
+  void reply_and_close(HttpReply reply);
+  void append_reply(const HttpReply& reply);
+  void log_refusal(int status) const;
+  void log_cut(ClientGone cause) const;
   void frame_events();
   void flush();
   void write_some();
@@ -111,6 +117,7 @@ class HttpConnection final : public HttpResponder,
   std::int64_t counted_body_ = 0;  // bytes in HttpMetrics::body_bytes
 
   std::string request_id_;
+  std::string path_;  // for the log
   int version_ = 11;
   bool keep_alive_ = true;
   bool head_only_ = false;     // HEAD: the answer has no body

@@ -1,6 +1,7 @@
 // Accepting, ticking and settling on one I/O thread, see the header.
 #include "actors/http_loop.h"
 
+#include <chrono>
 #include <future>
 
 #include <boost/asio/post.hpp>
@@ -16,6 +17,7 @@ using ReusePort = asio::detail::socket_option::boolean<SOL_SOCKET, SO_REUSEPORT>
 constexpr int kAcceptsPerEvent =
     64;  // one a turn lets the queue overflow when thousands connect at once
 constexpr int kAcceptQueue = 4096;
+constexpr std::chrono::seconds kBetweenRefusalLines{1};
 
 std::string where(const tcp::endpoint& endpoint) {
   return endpoint.address().to_string() + ":" + std::to_string(endpoint.port());
@@ -82,8 +84,6 @@ void HttpLoop::drain(const std::function<void()>& also) {
   post([this, &also, &done] {
     also();
     draining_ = true;
-    ErrorCode ignored;
-    acceptor_.close(ignored);
     done.set_value();
   });
   done.get_future().wait();
@@ -91,6 +91,8 @@ void HttpLoop::drain(const std::function<void()>& also) {
 
 void HttpLoop::end_answers() {
   drain([this] {
+    ErrorCode ignored;
+    acceptor_.close(ignored);
     for (const auto& connection : all_connections())
       connection->shut_down();
   });
@@ -138,11 +140,15 @@ void HttpLoop::accept_some() {
 void HttpLoop::adopt(tcp::socket socket) {
   const HttpLimits& limits = parts_.config.limits;
   const auto open = static_cast<std::size_t>(parts_.metrics.connections.load());
+  refused_ += open < limits.connections ? 0 : 1;
   // Refusing costs a socket for a moment as well: a flood is dropped without an answer.
   if (open >= limits.connections + limits.connections / 10 + 1)
     return;
-  const HttpConnectionParts parts{
-      .owner = *this, .app = parts_.app, .metrics = parts_.metrics, .limits = limits};
+  const HttpConnectionParts parts{.owner = *this,
+                                  .app = parts_.app,
+                                  .metrics = parts_.metrics,
+                                  .log = parts_.log,
+                                  .limits = limits};
   auto connection = std::make_shared<HttpConnection>(std::move(socket), parts, ++last_id_);
   connections_.emplace(connection->id(), connection);
   if (open < limits.connections)
@@ -173,10 +179,22 @@ void HttpLoop::on_tick() {
   for (const auto& connection : all_connections()) {
     connection->on_tick(instant);
   }
+  tell_refused(instant);
   if (accept_paused_ && acceptor_.is_open()) {
     accept_paused_ = false;
     arm_accept();
   }
+}
+
+// A flood of connections must not become a flood of lines.
+void HttpLoop::tell_refused(Instant instant) {
+  if (refused_ == 0 || (told_refused_ && instant - *told_refused_ < kBetweenRefusalLines))
+    return;
+  parts_.log.event(
+      LogLevel::kWarning,
+      "http.connections_refused",
+      {{"count", std::exchange(refused_, 0)}, {"limit", parts_.config.limits.connections}});
+  told_refused_ = instant;
 }
 
 std::vector<std::shared_ptr<HttpConnection>> HttpLoop::all_connections() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "actors/http_connection.h"
 #include "actors/http_exchange.h"
 #include "actors/http_metrics.h"
+#include "actors/log.h"
 #include "schemas/result.h"
 
 namespace shoal {
@@ -29,6 +31,7 @@ struct HttpLoopParts {
   const HttpClocks& clocks;
   HttpMetrics& metrics;
   HttpApp& app;
+  const EventLog& log;
   std::function<void()> all_idle;  // any loop's thread
 };
 
@@ -43,10 +46,10 @@ class HttpLoop final : private HttpConnectionOwner {
 
   // From any thread: runs on the loop's thread, then writes what it brought.
   void post(std::function<void()> work);
-  // From any other thread: accepts no more and closes every connection after its current answer.
-  // Runs `also` with it. When it returns, every event that came before has been dealt with.
+  // From any other thread: every connection closes after its current answer. Runs `also` with it.
+  // When it returns, every event that came before has been dealt with.
   void drain(const std::function<void()>& also);
-  // From any other thread: like drain, but answers in progress end now, with an error each.
+  // From any other thread: accepts no more, and answers in progress end now, with an error each.
   void end_answers();
   // Cuts what is left and joins the thread. Twice is fine.
   void stop();
@@ -69,6 +72,7 @@ class HttpLoop final : private HttpConnectionOwner {
   void adopt(boost::asio::ip::tcp::socket socket);
   void arm_tick();
   void on_tick();
+  void tell_refused(Instant instant);
   std::vector<std::shared_ptr<HttpConnection>> all_connections() const;
 
   HttpLoopParts parts_;
@@ -79,6 +83,8 @@ class HttpLoop final : private HttpConnectionOwner {
   std::vector<std::shared_ptr<HttpConnection>> touched_;
   std::uint64_t last_id_ = 0;
   bool draining_ = false;
+  std::int64_t refused_ = 0;  // connections beyond the limit that the log was not told of
+  std::optional<Instant> told_refused_;
   bool accept_paused_ = false;  // out of file descriptors: tried again at the next tick
   std::array<char, 64 * 1024> scratch_;
   std::thread thread_;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "actors/http_loop.h"
@@ -35,18 +37,6 @@ Result<tcp::endpoint> endpoint_of(const HttpConfig& config) {
   return tcp::endpoint(address, config.port);
 }
 
-Result<void> check(const HttpConfig& config, const HttpParts& parts) {
-  if (config.shards == 0)
-    return fail(Code::kMisconfigured, "http shards is 0; at least one is needed");
-  if (parts.model.names.empty())
-    return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
-  for (const ApiKey& key : config.keys) {
-    if (key.key.empty())
-      return fail(Code::kMisconfigured, "an --api-key is empty; give it a value");
-  }
-  return {};
-}
-
 // With SO_REUSEPORT a second program of the same user could share the port unnoticed, so it is
 // first tried without.
 Result<std::uint16_t> find_port(const HttpLoopParts& parts, const tcp::endpoint& endpoint) {
@@ -67,8 +57,10 @@ struct HttpServer::Machinery {
   bool is_busy() const { return metrics.busy_connections.load() > 0; }
 
   void note_idle();
-  void wait_until_idle(Instant deadline);
+  // False: something was still in the making at `deadline`.
+  bool wait_until_idle(Instant deadline);
   void wait_for_last_writes();
+  void log(std::string_view event) const;
 
   HttpConfig config;
   HttpParts parts;
@@ -77,21 +69,40 @@ struct HttpServer::Machinery {
   HttpWorker worker;
   std::mutex mutex;
   std::condition_variable became_idle;
+  std::uint64_t idle_moments = 0;  // how often nothing was in the making; guarded by mutex
+  bool open_for_clients = false;
   std::vector<std::unique_ptr<HttpShard>> shards;
   std::vector<std::unique_ptr<HttpLoop>> loops;
   tcp::endpoint endpoint;
 };
 
 void HttpServer::Machinery::note_idle() {
-  { const std::lock_guard lock(mutex); }  // a waiter has either not looked yet or waits
+  {
+    const std::lock_guard lock(mutex);
+    ++idle_moments;
+  }
   became_idle.notify_all();
 }
 
-void HttpServer::Machinery::wait_until_idle(Instant deadline) {
+// One idle moment is enough: what comes behind it are pages, which nobody waits for.
+bool HttpServer::Machinery::wait_until_idle(Instant deadline) {
   std::unique_lock lock(mutex);
+  const std::uint64_t before = idle_moments;
   // The deadline is on the clock port, so it is looked at every tick.
-  while (is_busy() && parts.clocks.now() < deadline)
+  while (is_busy() && idle_moments == before) {
+    if (parts.clocks.now() >= deadline)
+      return false;
     became_idle.wait_for(lock, config.tick);
+  }
+  return true;
+}
+
+void HttpServer::Machinery::log(std::string_view event) const {
+  parts.log.event(LogLevel::kInfo,
+                  event,
+                  {{"address", endpoint.address().to_string()},
+                   {"port", endpoint.port()},
+                   {"busy_connections", metrics.busy_connections.load()}});
 }
 
 void HttpServer::Machinery::wait_for_last_writes() {
@@ -108,6 +119,7 @@ Result<void> HttpServer::Machinery::open() {
                                    .clocks = parts.clocks,
                                    .metrics = metrics,
                                    .app = shard,
+                                   .log = parts.log,
                                    .all_idle = [this] { note_idle(); }};
     if (index == 0 && config.shards > 1) {
       TRY(const std::uint16_t port, find_port(loop_parts, endpoint));
@@ -123,11 +135,26 @@ Result<void> HttpServer::Machinery::open() {
     parts.front_door.attach(index, *shards[index]);
   for (const auto& loop : loops)
     loop->start();
+  open_for_clients = true;
+  log("http.listening");
+  return {};
+}
+
+Result<void> HttpServer::check(const HttpConfig& config) {
+  if (config.shards == 0)
+    return fail(Code::kMisconfigured, "http shards is 0; at least one is needed");
+  for (const ApiKey& key : config.keys) {
+    if (key.key.empty())
+      return fail(Code::kMisconfigured, "an --api-key is empty; give it a value");
+  }
+  TRY_VOID(endpoint_of(config));
   return {};
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpConfig config, HttpParts parts) {
-  TRY_VOID(check(config, parts));
+  TRY_VOID(check(config));
+  if (parts.model.names.empty())
+    return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
   auto machinery = std::make_unique<Machinery>(std::move(config), std::move(parts));
   TRY_VOID(machinery->open());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(machinery)));
@@ -154,8 +181,8 @@ bool HttpServer::drain(Instant deadline) {
     HttpShard& shard = *machinery_->shards[i];
     machinery_->loops[i]->drain([&shard] { shard.start_draining(); });
   }
-  machinery_->wait_until_idle(deadline);
-  const bool complete = !machinery_->is_busy();
+  machinery_->log("http.draining");
+  const bool complete = machinery_->wait_until_idle(deadline);
   stop();
   return complete;
 }
@@ -168,6 +195,8 @@ void HttpServer::stop() {
   machinery_->wait_for_last_writes();
   for (const auto& loop : machinery_->loops)
     loop->stop();
+  if (std::exchange(machinery_->open_for_clients, false))
+    machinery_->log("http.closed");
 }
 
 const HttpMetrics& HttpServer::metrics() const {

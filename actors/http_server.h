@@ -16,6 +16,8 @@ namespace shoal {
 // Must outlive the node's last delivery: stop the node first, or drain() here before.
 class HttpServer {
  public:
+  // Address and keys, without listening. kMisconfigured names the flag and what to do.
+  static Result<void> check(const HttpConfig& config);
   // Listens and serves when it returns. kMisconfigured names the address and what to do.
   static Result<std::unique_ptr<HttpServer>> start(HttpConfig config, HttpParts parts);
   ~HttpServer();
@@ -23,8 +25,8 @@ class HttpServer {
   std::uint16_t port() const;
   std::string url() const;  // "http://127.0.0.1:8000"
 
-  // Accepts nothing more, says so on /ready, and returns when every answer is sent or at
-  // `deadline`, then stop()s. True when nothing was cut.
+  // Takes no new work (503) and says so on /ready, while the pages of monitors go on. When every
+  // answer is sent, or at `deadline`, the port closes: stop(). True when nothing was cut.
   bool drain(Instant deadline);
   // Cuts what is in progress and joins the threads. Twice is fine.
   void stop();

@@ -19,6 +19,7 @@
 #include "actors/http_exchange.h"
 #include "actors/http_metrics.h"
 #include "actors/http_routes.h"
+#include "actors/log.h"
 
 namespace shoal {
 
@@ -42,6 +43,7 @@ struct HttpParts {
   BasisMode default_mode = BasisMode::kBounded;
   std::string version = "0";
   std::function<void(std::string&)> node_metrics{};  // appends the node's own page to /metrics
+  EventLog log{LogLevel::kError, [](LogLevel, std::string_view) {}};  // any thread
 };
 
 // What tells one answer from another.
