@@ -1,6 +1,8 @@
 // The scripted front door and the server around it.
 #include "tests/actors/http_bed.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -126,6 +128,18 @@ std::size_t FakeFrontDoor::submissions_seen() const {
   return submissions_seen_;
 }
 
+void LogLines::add(LogLevel level, std::string_view line) {
+  constexpr std::array<std::string_view, 4> kNames = {"debug ", "info ", "warning ", "error "};
+  const std::lock_guard lock(mutex_);
+  lines_.push_back(std::string(kNames[static_cast<std::size_t>(level)]).append(line));
+}
+
+std::size_t LogLines::count(std::string_view part) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      lines_, [part](const std::string& line) { return line.find(part) != line.npos; }));
+}
+
 std::shared_ptr<const Tokenizer> guppy_tokenizer() {
   static const auto tokenizer = value_of(Tokenizer::load(SHOAL_MODELS_DIR "/guppy/tokenizer.json"));
   return tokenizer;
@@ -146,7 +160,10 @@ HttpBed::HttpBed(HttpConfig config, std::int64_t context_tokens) {
                   .clocks = {.now = [this] { return clock.now(); },
                              .unix_seconds = [] { return std::int64_t{1'800'000'000}; }},
                   .seed = 7,
-                  .version = "1.2.3"};
+                  .version = "1.2.3",
+                  .log = EventLog(LogLevel::kDebug, [this](LogLevel level, std::string_view line) {
+                    log.add(level, line);
+                  })};
   server = value_of(HttpServer::start(std::move(config), std::move(parts)));
 }
 

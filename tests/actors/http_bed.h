@@ -13,6 +13,7 @@
 
 #include "actors/front_door.h"
 #include "actors/http_server.h"
+#include "actors/log.h"
 
 namespace shoal::test {
 
@@ -77,6 +78,18 @@ class FakeClock {
   std::atomic<std::int64_t> ns_{1'000'000'000};
 };
 
+// Keeps the lines of every level, each behind its level's name.
+class LogLines {
+ public:
+  void add(LogLevel level, std::string_view line);
+  // Lines that hold `part`.
+  std::size_t count(std::string_view part) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
 std::shared_ptr<const Tokenizer> guppy_tokenizer();
 
 struct HttpBed {
@@ -87,6 +100,7 @@ struct HttpBed {
 
   FakeFrontDoor door;
   FakeClock clock;
+  LogLines log;
   std::unique_ptr<HttpServer> server;
 };
 

@@ -263,6 +263,44 @@ TEST_CASE("chats that cannot be right get 400 with the field's name") {
   CHECK(bed.door.submissions_seen() == 0);
 }
 
+TEST_CASE("an error of a chat names the field as the client wrote it") {
+  HttpBed bed;
+  const auto error = [&bed](const Json& body) {
+    return Json::parse(post(bed.port(), kPath, body.dump()).body)["error"];
+  };
+  Json body = hello({{"thinking", {{"type", "disabled"}}},
+                     {"tools", {{{"type", "function"}, {"function", {{"name", "clock"}}}}}},
+                     {"tool_choice", {{"type", "function"}, {"function", {{"name", "zz"}}}}}});
+  CHECK(error(body)["param"] == "tool_choice");
+  CHECK(error(body)["message"] ==
+        "Invalid value for 'tool_choice': no function named 'zz' was specified in the 'tools' "
+        "parameter.");
+  body["tools"][0]["function"]["name"] = "a b";
+  CHECK(error(body)["param"] == "tools[0].function.name");
+  body = hello();
+  body["messages"][0]["role"] = "nobody";
+  CHECK(error(body)["param"] == "messages[0]");
+  body["messages"] = Json::array();
+  CHECK(error(body)["param"] == "messages");
+}
+
+TEST_CASE("a call of the history without its id is refused: nothing could say what it got back") {
+  HttpBed bed;
+  Json body = hello();
+  const Json call = {{"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}};
+  body["messages"].push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}});
+  body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "1"}});
+  const HttpResponse refused = post(bed.port(), kPath, body.dump());
+  CHECK(refused.status == 400);
+  const Json error = Json::parse(refused.body)["error"];
+  CHECK(error["param"] == "messages[1].tool_calls[0].id");
+  CHECK(error["message"] ==
+        "invalid request body: messages[1].tool_calls[0].id: missing; send the id that the call "
+        "came with");
+  body["messages"][1]["tool_calls"][0]["id"] = "a";
+  CHECK(ask_whole(bed, body, thought("hm", "ok"))["model"] == "guppy");
+}
+
 TEST_CASE("chat answers where DeepSeek's clients ask, without a model's name as well") {
   HttpBed bed;
   HttpClient client(bed.port());
