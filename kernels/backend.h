@@ -6,6 +6,7 @@
 // workers may interleave freely.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -130,6 +131,18 @@ class Backend {
   virtual void reset_sequence(SequenceId id) = 0;
   // Frees what only prefill needs (kept rows) when the sequence moves on to decode.
   virtual void end_prefill(SequenceId id) = 0;
+
+  // Everything that a sequence of `tokens` computed positions needs to go on elsewhere, in a form
+  // that says what it fits. kInvalid while its prompt is unfinished.
+  virtual Result<std::vector<std::byte>> export_sequence(SequenceId id,
+                                                         std::span<const BlockId> blocks,
+                                                         Position tokens) = 0;
+  // Into a slot and blocks that were just taken; forgets the slot first. Any bytes may come:
+  // kCorrupt says what is damaged or differs (layout, numeric id), and leaves the slot as after
+  // reset_sequence.
+  virtual Result<void> import_sequence(SequenceId id,
+                                       std::span<const BlockId> blocks,
+                                       std::span<const std::byte> image) = 0;
 
   // Checks the plan; kInvalid names the run and what is wrong. The plan's slots and blocks must
   // stay taken until the step ends.

@@ -49,6 +49,10 @@ class KvArena {
     return memory_.get() + static_cast<std::int64_t>(id.value) * layout_.block_bytes;
   }
 
+  const std::byte* block(BlockId id) const {
+    return memory_.get() + static_cast<std::int64_t>(id.value) * layout_.block_bytes;
+  }
+
   // All or nothing.
   std::optional<std::vector<BlockId>> take_blocks(std::int64_t count);
   void give_blocks(std::span<const BlockId> blocks);

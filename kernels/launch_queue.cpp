@@ -2,6 +2,8 @@
 #include "kernels/launch_queue.h"
 
 #include <exception>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "schemas/check.h"
@@ -47,6 +49,33 @@ void LaunchedStep::finish(Backend& backend, Nanos compute) {
   launch_.done({std::move(result), compute});
 }
 
+namespace {
+
+// As for steps: running out of memory ends the copy, not the thread.
+template <class Copy>
+auto copy_or_fail(const Copy& copy) -> decltype(copy()) {
+  try {
+    return copy();
+  } catch (const std::exception& error) {
+    return fail(Code::kInternal, std::string("the device's copy failed: ") + error.what());
+  }
+}
+
+}  // namespace
+
+void run_copy(Backend& backend, KvExport& copy) {
+  copy.done(copy_or_fail(
+      [&] { return backend.export_sequence(copy.sequence, copy.blocks, copy.tokens); }));
+}
+
+void run_copy(Backend& backend, KvImport& copy) {
+  CHECK(copy.image != nullptr && copy.offset <= copy.image->size());
+  copy.done(copy_or_fail([&] {
+    return backend.import_sequence(
+        copy.sequence, copy.blocks, std::span(*copy.image).subspan(copy.offset));
+  }));
+}
+
 LaunchQueue::LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange)
     : backend_(backend),
       clock_(std::move(clock)),
@@ -58,8 +87,22 @@ LaunchQueue::~LaunchQueue() {
 }
 
 void LaunchQueue::launch(Launch launch) {
-  const auto queue = static_cast<std::size_t>(launch.plan.queue);
-  auto entry = std::make_unique<Entry>(Entry{LaunchedStep(std::move(launch))});
+  const Queue queue = launch.plan.queue;
+  add(std::make_unique<Entry>(Entry{queue, LaunchedStep(std::move(launch))}));
+}
+
+void LaunchQueue::copy_out(KvExport copy) {
+  const Queue queue = copy.queue;
+  add(std::make_unique<Entry>(Entry{queue, std::move(copy)}));
+}
+
+void LaunchQueue::copy_in(KvImport copy) {
+  const Queue queue = copy.queue;
+  add(std::make_unique<Entry>(Entry{queue, std::move(copy)}));
+}
+
+void LaunchQueue::add(std::unique_ptr<Entry> entry) {
+  const auto queue = static_cast<std::size_t>(entry->queue);
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) {
@@ -108,29 +151,43 @@ void LaunchQueue::run() {
 }
 
 void LaunchQueue::advance(Entry& entry) {
-  const Instant begin = clock_();
-  const StepYield yield = entry.step.advance(backend_);
-  entry.compute += clock_() - begin;
-  if (yield == StepYield::kNeedsExchange) {
-    park(entry);
-    return;
+  if (auto* step = std::get_if<LaunchedStep>(&entry.work)) {
+    if (!advance(entry, *step)) {
+      return;
+    }
+  } else if (auto* out = std::get_if<KvExport>(&entry.work)) {
+    run_copy(backend_, *out);
+  } else {
+    run_copy(backend_, std::get<KvImport>(entry.work));
   }
-  const auto queue = static_cast<std::size_t>(entry.step.queue());
-  entry.step.finish(backend_, entry.compute);
   std::unique_ptr<Entry> finished;  // destroyed outside the lock, see stop()
   const std::lock_guard lock(mutex_);
-  finished = std::move(queues_[queue].front());
-  queues_[queue].pop_front();
+  auto& ended = queues_[static_cast<std::size_t>(entry.queue)];
+  finished = std::move(ended.front());
+  ended.pop_front();
+}
+
+// False: parked.
+bool LaunchQueue::advance(Entry& entry, LaunchedStep& step) {
+  const Instant begin = clock_();
+  const StepYield yield = step.advance(backend_);
+  entry.compute += clock_() - begin;
+  if (yield == StepYield::kNeedsExchange) {
+    park(entry, step);
+    return false;
+  }
+  step.finish(backend_, entry.compute);
+  return true;
 }
 
 // Parked before the exchange starts: it may complete before the runner returns.
-void LaunchQueue::park(Entry& entry) {
+void LaunchQueue::park(Entry& entry, LaunchedStep& step) {
   CHECK(exchange_ != nullptr);
   {
     const std::lock_guard lock(mutex_);
     entry.parked = true;
   }
-  exchange_(entry.step.exchange(backend_), [this, &entry] {
+  exchange_(step.exchange(backend_), [this, &entry] {
     {
       const std::lock_guard lock(mutex_);
       entry.parked = false;

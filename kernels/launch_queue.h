@@ -8,12 +8,14 @@
 
 #include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -35,11 +37,32 @@ struct Launch {
   std::function<void(CompletedStep)> done;
 };
 
-// Where workers put their steps. Steps of one Queue run in order. Any thread.
+// A sequence leaves or enters the device, in order with the steps of its queue. `done`: as
+// Launch's.
+struct KvExport {
+  Queue queue = Queue::kPrefill;
+  SequenceId sequence;
+  std::vector<BlockId> blocks;
+  Position tokens = 0;
+  std::function<void(Result<std::vector<std::byte>>)> done;
+};
+
+struct KvImport {
+  Queue queue = Queue::kDecode;
+  SequenceId sequence;  // forgotten before, so not fresh in a later step
+  std::vector<BlockId> blocks;
+  std::shared_ptr<const std::vector<std::byte>> image;
+  std::size_t offset = 0;  // where the image begins in those bytes
+  std::function<void(Result<void>)> done;
+};
+
+// Where workers put their steps and copies. Those of one Queue run in order. Any thread.
 class Launcher {
  public:
   virtual ~Launcher() = default;
   virtual void launch(Launch launch) = 0;
+  virtual void copy_out(KvExport copy) = 0;
+  virtual void copy_in(KvImport copy) = 0;
   // Lets the running step end and drops the others; nothing is called back afterwards. Idempotent.
   virtual void stop() = 0;
 };
@@ -62,8 +85,6 @@ class LaunchedStep {
   // After kDone.
   void finish(Backend& backend, Nanos compute);
 
-  Queue queue() const { return launch_.plan.queue; }
-
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
  private:
@@ -73,6 +94,10 @@ class LaunchedStep {
   std::vector<SequenceId> ended_prompts_;
 };
 
+// Copies and calls back: the part every launcher shares.
+void run_copy(Backend& backend, KvExport& copy);
+void run_copy(Backend& backend, KvImport& copy);
+
 class LaunchQueue final : public Launcher {
  public:
   LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange = {});
@@ -81,19 +106,24 @@ class LaunchQueue final : public Launcher {
   LaunchQueue& operator=(const LaunchQueue&) = delete;
 
   void launch(Launch launch) override;
+  void copy_out(KvExport copy) override;
+  void copy_in(KvImport copy) override;
   void stop() override;
 
  private:
   struct Entry {
-    LaunchedStep step;
+    Queue queue;
+    std::variant<LaunchedStep, KvExport, KvImport> work;
     Nanos compute{0};
     bool parked = false;
   };
 
+  void add(std::unique_ptr<Entry> entry);
   void run();
   Entry* runnable();
   void advance(Entry& entry);
-  void park(Entry& entry);
+  bool advance(Entry& entry, LaunchedStep& step);
+  void park(Entry& entry, LaunchedStep& step);
 
   Backend& backend_;
   std::function<Instant()> clock_;

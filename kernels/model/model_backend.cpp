@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/model/sequence_image.h"
 #include "kernels/sampler.h"
 #include "schemas/check.h"
 
@@ -57,6 +58,7 @@ ModelBackend::ModelBackend(const Model& model,
       graph_(model, ops, pool, arena_, experts),
       states_(static_cast<std::size_t>(limits.sequences)) {
   shape_ = make_shape(model.config, arena_.layout(), std::move(numeric_id));
+  fit_ = {shape_.numeric_id, image_layout(model.config, arena_.layout())};
 }
 
 void ModelBackend::reset_sequence(SequenceId id) {
@@ -71,12 +73,89 @@ void ModelBackend::end_prefill(SequenceId id) {
   states_[id.value]->drop_kept();
 }
 
-Result<void> ModelBackend::check_run(const RowRun& run) const {
+Result<std::vector<std::byte>> ModelBackend::export_sequence(SequenceId id,
+                                                             std::span<const BlockId> blocks,
+                                                             Position tokens) {
+  if (id.value >= states_.size() || states_[id.value] == nullptr || tokens < 1) {
+    return fail(Code::kInvalid,
+                "export of sequence " + std::to_string(id.value) + ": it holds no tokens");
+  }
+  TRY_VOID(check_block_table(arena_, blocks, tokens));
+  KvImageWriter out(fit_, tokens);
+  TRY_VOID(write_sequence({model_.config, arena_, *states_[id.value], blocks}, tokens, out));
+  return std::move(out).finish();
+}
+
+Result<void> ModelBackend::import_sequence(SequenceId id,
+                                           std::span<const BlockId> blocks,
+                                           std::span<const std::byte> image) {
+  if (id.value >= states_.size()) {
+    return fail(Code::kInvalid,
+                "import into sequence " + std::to_string(id.value) + ": no such slot");
+  }
+  reset_sequence(id);
+  TRY(KvImageReader in, KvImageReader::open(image, fit_));
+  if (in.tokens() < 1 || in.tokens() > shape_.max_positions) {
+    return corrupt_image(std::to_string(in.tokens()) + " tokens");
+  }
+  TRY_VOID(check_block_table(arena_, blocks, in.tokens()));
+  auto read = read_sequence(in, {model_.config, arena_, *states_[id.value], blocks});
+  if (!read) {
+    reset_sequence(id);
+  }
+  return read;
+}
+
+// The graph aborts where a row it needs is missing, so what the rows below `first` left in the
+// state is checked here: a run may be wrong, and so may an imported state.
+Result<void> ModelBackend::check_history(const RowRun& run) const {
+  const ModelConfig& c = model_.config;
+  const SequenceState& state = *states_[run.sequence.value];
+  const int layers = run.stack == Stack::kAll ? c.layers : c.decoder_start();
+  for (int layer = 0; layer < layers; ++layer) {
+    const Position floor = layer < c.decoder_start() ? run.encoder_floor : run.decoder_floor;
+    const Position low = std::max({floor, run.first - c.window + 1, Position{0}});
+    const WindowRing& ring = state.rings[static_cast<std::size_t>(layer)];
+    if (low < run.first && !(ring.holds(low) && ring.holds(run.first - 1))) {
+      return bad_run(run,
+                     "layer " + std::to_string(layer) + " lacks window rows of positions " +
+                         std::to_string(low) + ".." + std::to_string(run.first - 1));
+    }
+  }
+  const Position writes = std::max(run.first, run.writes_from);
+  for (std::size_t s = 0; s < c.kv_sources.size(); ++s) {
+    if (writes % 2 == 1 && writes < run.first + run.rows() && c.ratio(c.kv_sources[s]) == 2 &&
+        !state.open[s].holds(writes - 1)) {
+      return bad_run(run, "no open pair at position " + std::to_string(writes - 1));
+    }
+  }
+  const int known = c.engram_layers.empty() || !run.history.empty() ? 0 : c.engram_ngram - 1;
+  TokenId token = 0;
+  bool dead = false;
+  for (Position p = std::max<Position>(0, run.first - known); p < run.first; ++p) {
+    if (!state.recent.get(p, token, dead)) {
+      return bad_run(run, "the token at position " + std::to_string(p) + " is not known");
+    }
+  }
+  return {};
+}
+
+bool ModelBackend::sampled(Queue queue, std::int32_t run) const {
+  const std::lock_guard lock(mutex_);
+  const std::vector<TokenId>& last = last_tokens_[static_cast<std::size_t>(queue)];
+  const auto slot = static_cast<std::size_t>(run);
+  return slot < last.size() && last[slot] >= 0;
+}
+
+Result<void> ModelBackend::check_run(const RowRun& run, Queue queue) const {
   if (run.sequence.value >= states_.size() || states_[run.sequence.value] == nullptr) {
     return bad_run(run, "the sequence was never reset");
   }
   if (run.tokens.empty() != (run.previous >= 0)) {
     return bad_run(run, "needs either tokens or the previous step's run");
+  }
+  if (run.tokens.empty() && !sampled(queue, run.previous)) {
+    return bad_run(run, "no token was sampled by that run of the previous step");
   }
   const Position end = run.first + run.rows();
   if (run.first < 0 || end > shape_.max_positions) {
@@ -107,13 +186,13 @@ Result<void> ModelBackend::check_run(const RowRun& run) const {
   if (run.features.size() != flagged * static_cast<std::size_t>(model_.config.dim)) {
     return bad_run(run, "needs one feature row per flagged row");
   }
-  return {};
+  return check_history(run);
 }
 
 Result<void> ModelBackend::check(const StepPlan& plan) const {
   std::set<SequenceId> seen;
   for (const RowRun& run : plan.runs) {
-    TRY_VOID(check_run(run));
+    TRY_VOID(check_run(run, plan.queue));
     if (!seen.insert(run.sequence).second) {
       return bad_run(run, "appears twice in one step");
     }

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/compute_pool.h"
 #include "kernels/expert_port.h"
+#include "kernels/kv_image.h"
 #include "kernels/model/graph.h"
 #include "kernels/model/model.h"
 #include "kernels/ops.h"
@@ -37,6 +38,12 @@ class ModelBackend final : public Backend {
 
   void reset_sequence(SequenceId id) override;
   void end_prefill(SequenceId id) override;
+  Result<std::vector<std::byte>> export_sequence(SequenceId id,
+                                                 std::span<const BlockId> blocks,
+                                                 Position tokens) override;
+  Result<void> import_sequence(SequenceId id,
+                               std::span<const BlockId> blocks,
+                               std::span<const std::byte> image) override;
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
   StepYield advance(Step& step) override;
   Exchange& exchange(Step& step) override;
@@ -46,7 +53,9 @@ class ModelBackend final : public Backend {
   class ModelStep;
 
   Result<void> check(const StepPlan& plan) const;
-  Result<void> check_run(const RowRun& run) const;
+  Result<void> check_run(const RowRun& run, Queue queue) const;
+  Result<void> check_history(const RowRun& run) const;
+  bool sampled(Queue queue, std::int32_t run) const;
   void resolve_inputs(ModelStep& step);
   RunResult sample_run(const ModelStep& step, std::size_t run) const;
   void complete(ModelStep& step);
@@ -56,8 +65,9 @@ class ModelBackend final : public Backend {
   ModelShape shape_;
   KvArena arena_;
   Graph graph_;
+  KvImageFit fit_;
   std::vector<std::unique_ptr<SequenceState>> states_;
-  std::mutex mutex_;  // guards what follows; held for moments only
+  mutable std::mutex mutex_;  // guards what follows; held for moments only
   std::array<std::vector<TokenId>, kQueueCount> last_tokens_;  // per run of each queue's last step
   std::vector<std::unique_ptr<GraphStep>> idle_;               // warm workspaces
 };

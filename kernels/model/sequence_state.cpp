@@ -25,10 +25,13 @@ void WindowRing::put(Position position, const std::byte* row) {
   std::memcpy(rows_.data() + slot * row_bytes_, row, static_cast<std::size_t>(row_bytes_));
 }
 
+bool WindowRing::holds(Position position) const {
+  return tags_[static_cast<std::size_t>(position % slots_)] == position;
+}
+
 const std::byte* WindowRing::get(Position position) const {
-  const std::int64_t slot = position % slots_;
-  CHECK(tags_[static_cast<std::size_t>(slot)] == position);
-  return rows_.data() + slot * row_bytes_;
+  CHECK(holds(position));
+  return rows_.data() + position % slots_ * row_bytes_;
 }
 
 OpenPair::OpenPair(std::int64_t dim)
@@ -51,8 +54,12 @@ void OpenPair::put(Position position, const float* kv, const float* score) {
   std::copy_n(score, dim_, row + dim_);
 }
 
+bool OpenPair::holds(Position position) const {
+  return tags_[slot(position)] == position;
+}
+
 const float* OpenPair::kv(Position position) const {
-  CHECK(tags_[slot(position)] == position);
+  CHECK(holds(position));
   return rows_.data() + slot(position) * static_cast<std::size_t>(2 * dim_);
 }
 

@@ -27,6 +27,7 @@ class WindowRing {
 
   void clear();
   void put(Position position, const std::byte* row);
+  bool holds(Position position) const;
   // The row must be there: a missing one is our mistake, not a miss.
   const std::byte* get(Position position) const;
 
@@ -44,6 +45,7 @@ class OpenPair {
 
   void clear();
   void put(Position position, const float* kv, const float* score);
+  bool holds(Position position) const;
   const float* kv(Position position) const;
   const float* score(Position position) const;
 

@@ -11,6 +11,8 @@
 namespace shoal::kernels {
 namespace {
 
+constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
+
 // SplitMix64's finaliser (Steele, Lea, Flood 2014).
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15ULL;
@@ -103,14 +105,67 @@ SimBackend::SimBackend(const SimModel& model, const SimSize& size)
   shape_.encoder_layers = 1;
   shape_.block_bytes = arena_.layout().block_bytes;
   shape_.numeric_id = "sim";
+  fit_ = {shape_.numeric_id,
+          "rows of " + std::to_string(kRowBytes) + " B, padding " +
+              std::to_string(model.image_padding) + " B"};
+  CHECK(shape_.block_bytes >= kBlockTokens * static_cast<std::int64_t>(kRowBytes));
 }
 
 void SimBackend::reset_sequence(SequenceId id) {
   sequences_.at(id.value) = Sequence{};
 }
 
-void SimBackend::end_prefill(SequenceId id) {
-  sequences_.at(id.value).prefill_open = false;
+Result<std::vector<std::byte>> SimBackend::export_sequence(SequenceId id,
+                                                           std::span<const BlockId> blocks,
+                                                           Position tokens) {
+  const Sequence& sequence = sequences_.at(id.value);
+  if (tokens < 1 || tokens > sequence.tokens() || sequence.encoded > 0) {
+    return fail(Code::kInvalid,
+                "export of sequence " + std::to_string(id.value) + " at position " +
+                    std::to_string(tokens) + ": its prompt is not finished up to there");
+  }
+  TRY_VOID(check_block_table(arena_, blocks, tokens));
+  KvImageWriter out(fit_, tokens);
+  for (Position p = 0; p < tokens; ++p) {
+    out.bytes({row(blocks, p), kRowBytes});
+  }
+  out.bytes(std::vector<std::byte>(static_cast<std::size_t>(model_.image_padding)));
+  return std::move(out).finish();
+}
+
+Result<void> SimBackend::import_sequence(SequenceId id,
+                                         std::span<const BlockId> blocks,
+                                         std::span<const std::byte> image) {
+  reset_sequence(id);
+  TRY(KvImageReader in, KvImageReader::open(image, fit_));
+  if (in.tokens() < 1 || in.tokens() > shape_.max_positions) {
+    return corrupt_image(std::to_string(in.tokens()) + " tokens");
+  }
+  TRY_VOID(check_block_table(arena_, blocks, in.tokens()));
+  TRY(const auto rows, in.bytes(in.tokens() * static_cast<Position>(kRowBytes)));
+  TRY_VOID(in.bytes(model_.image_padding));
+  TRY_VOID(in.end());
+  std::vector<std::uint64_t>& hashes = sequences_.at(id.value).hashes;
+  hashes.resize(static_cast<std::size_t>(in.tokens()));
+  std::memcpy(hashes.data(), rows.data(), rows.size());
+  for (Position p = 0; p < in.tokens(); ++p) {
+    std::memcpy(row(blocks, p), &hashes[static_cast<std::size_t>(p)], kRowBytes);
+  }
+  return {};
+}
+
+std::byte* SimBackend::row(std::span<const BlockId> blocks, Position position) {
+  return arena_.block(blocks[static_cast<std::size_t>(position / kBlockTokens)]) +
+         position % kBlockTokens * static_cast<Position>(kRowBytes);
+}
+
+// The hash of all tokens up to `position`, as the KV memory has it.
+std::uint64_t SimBackend::read(std::span<const BlockId> blocks, Position position) {
+  std::uint64_t hash = 0;
+  if (position >= 0) {
+    std::memcpy(&hash, row(blocks, position), sizeof hash);
+  }
+  return hash;
 }
 
 Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
@@ -122,7 +177,7 @@ Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
     Sequence& sequence = sequences_.at(run.sequence.value);
     TRY_VOID(check(run, sequence));
     write(run, sequence);
-    step->result.runs.push_back(draw(run, sequence));
+    step->result.runs.push_back(draw(run));
     drawn.push_back({run.sequence, step->result.runs.back().token});
   }
   last_[static_cast<std::size_t>(plan.queue)] = std::move(drawn);
@@ -144,30 +199,28 @@ Result<RowRun> SimBackend::resolve(RowRun run, Queue queue) const {
 }
 
 Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) const {
-  const auto held = static_cast<Position>(sequence.tokens.size());
-  if (run.first != held) {
-    return tl::unexpected(broken(run, "the sequence holds " + std::to_string(held) + " tokens"));
+  if (run.first != sequence.tokens()) {
+    return tl::unexpected(
+        broken(run, "the sequence holds " + std::to_string(sequence.tokens()) + " tokens"));
   }
-  const auto needed =
-      static_cast<std::size_t>((run.first + run.rows() + kBlockTokens - 1) / kBlockTokens);
-  if (run.blocks.size() < needed) {
-    return tl::unexpected(broken(run, "its block table is too short"));
+  if (auto table = check_block_table(arena_, run.blocks, run.first + run.rows()); !table) {
+    return tl::unexpected(broken(run, table.error().message));
   }
   if (run.stack == Stack::kAll && sequence.encoded > 0) {
     return tl::unexpected(broken(run, "the prompt was not finished"));
   }
+  return check_rows(run, sequence);
+}
+
+Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence) const {
   for (Position begin = 0; begin < run.first; begin += kBlockTokens) {
-    const Position last = std::min(begin + kBlockTokens, run.first) - 1;
-    std::uint64_t tag = 0;
-    std::memcpy(&tag,
-                const_cast<KvArena&>(arena_).block(
-                    run.blocks[static_cast<std::size_t>(begin / kBlockTokens)]),
-                sizeof tag);
-    if (tag != sequence.hashes[static_cast<std::size_t>(last)]) {
-      return fail(
-          Code::kCorrupt,
-          broken(run, "block " + std::to_string(begin / kBlockTokens) + " holds something else")
-              .message);
+    const auto block = static_cast<std::size_t>(begin / kBlockTokens);
+    const auto rows = static_cast<std::size_t>(std::min<Position>(kBlockTokens, run.first - begin));
+    if (std::memcmp(arena_.block(run.blocks[block]),
+                    sequence.hashes.data() + begin,
+                    rows * kRowBytes) != 0) {
+      return fail(Code::kCorrupt,
+                  broken(run, "block " + std::to_string(block) + " holds something else").message);
     }
   }
   return {};
@@ -175,23 +228,24 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
 
 void SimBackend::write(const RowRun& run, Sequence& sequence) {
   for (const TokenId token : run.tokens) {
-    const std::uint64_t before = sequence.hashes.empty() ? 0 : sequence.hashes.back();
-    const auto block = sequence.tokens.size() / kBlockTokens;
-    sequence.tokens.push_back(token);
-    sequence.hashes.push_back(after_token(before, token));
-    std::memcpy(arena_.block(run.blocks[block]), &sequence.hashes.back(), sizeof(std::uint64_t));
+    const Position position = sequence.tokens();
+    const std::uint64_t hash = after_token(read(run.blocks, position - 1), token);
+    std::memcpy(row(run.blocks, position), &hash, sizeof hash);
+    sequence.hashes.push_back(hash);
   }
   if (run.stack == Stack::kEncoder) {
-    sequence.prefill_open = true;
     sequence.encoded = run.finishes_prompt ? 0 : sequence.encoded + run.rows();
   }
 }
 
-RunResult SimBackend::draw(const RowRun& run, const Sequence& sequence) const {
+RunResult SimBackend::draw(const RowRun& run) {
   RunResult result;
   if (run.sample) {
-    result.token = draw_token(
-        model_, run.sampling, run.encoder_floor, run.decoder_floor, sequence.hashes.back());
+    result.token = draw_token(model_,
+                              run.sampling,
+                              run.encoder_floor,
+                              run.decoder_floor,
+                              read(run.blocks, run.first + run.rows() - 1));
     result.logprob = -1;
     result.margin = 1;
     for (int i = 0; i < run.sampling.top_logprobs; ++i) {

@@ -2,8 +2,9 @@
 // it), so an answer built from a wrong history, a wrong block table or somebody else's slot shows
 // at once.
 //
-// The KV memory is real: each block carries the hash of the tokens written up to its last row, and
-// a step that finds another hash below its first row is refused with kCorrupt.
+// The KV memory is real: each row of a block holds the hash of all tokens up to it. Rows are
+// chained to, and tokens drawn from, the hash that is read back from the row before; a step that
+// finds another hash than it wrote below its first row is refused with kCorrupt.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/kv_image.h"
 #include "schemas/ids.h"
 #include "schemas/units.h"
 
@@ -22,8 +24,9 @@ struct SimModel {
   std::int64_t vocab = 512;  // tokens are drawn from [3, vocab)
   Position max_positions = 4096;
   Position window = 128;
-  std::int64_t eos_period = 0;  // one token in so many is EOS; 0: never
-  int exchanges = 0;            // times each step yields before it is done
+  std::int64_t eos_period = 0;     // one token in so many is EOS; 0: never
+  int exchanges = 0;               // times each step yields before it is done
+  std::int64_t image_padding = 0;  // bytes an exported sequence carries besides its rows
 };
 
 struct SimSize {
@@ -48,7 +51,15 @@ class SimBackend final : public Backend {
   KvArena& arena() override { return arena_; }
 
   void reset_sequence(SequenceId id) override;
-  void end_prefill(SequenceId id) override;
+
+  void end_prefill(SequenceId) override {}
+
+  Result<std::vector<std::byte>> export_sequence(SequenceId id,
+                                                 std::span<const BlockId> blocks,
+                                                 Position tokens) override;
+  Result<void> import_sequence(SequenceId id,
+                               std::span<const BlockId> blocks,
+                               std::span<const std::byte> image) override;
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
   StepYield advance(Step& step) override;
   Exchange& exchange(Step& step) override;
@@ -56,10 +67,10 @@ class SimBackend final : public Backend {
 
  private:
   struct Sequence {
-    std::vector<TokenId> tokens;
-    std::vector<std::uint64_t> hashes;  // after each token
+    std::vector<std::uint64_t> hashes;  // after each token: what its rows must hold
     Position encoded = 0;               // rows seen by kEncoder that the decoder half still owes
-    bool prefill_open = false;
+
+    Position tokens() const { return static_cast<Position>(hashes.size()); }
   };
 
   struct SimStep;
@@ -70,12 +81,16 @@ class SimBackend final : public Backend {
   };
 
   Result<void> check(const RowRun& run, const Sequence& sequence) const;
+  Result<void> check_rows(const RowRun& run, const Sequence& sequence) const;
+  std::byte* row(std::span<const BlockId> blocks, Position position);
+  std::uint64_t read(std::span<const BlockId> blocks, Position position);
   void write(const RowRun& run, Sequence& sequence);
   Result<RowRun> resolve(RowRun run, Queue queue) const;
-  RunResult draw(const RowRun& run, const Sequence& sequence) const;
+  RunResult draw(const RowRun& run);
 
   SimModel model_;
   ModelShape shape_;
+  KvImageFit fit_;
   KvArena arena_;
   std::vector<Sequence> sequences_;
   std::array<std::vector<Drawn>, kQueueCount> last_;  // what `previous` refers to

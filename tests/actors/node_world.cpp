@@ -6,6 +6,7 @@
 #include <array>
 #include <doctest/doctest.h>
 #include <utility>
+#include <variant>
 
 #include <caf/scheduler/test_coordinator.hpp>
 
@@ -45,9 +46,11 @@ class HeldLauncher final : public kernels::Launcher {
  public:
   explicit HeldLauncher(kernels::SimBackend& backend) : backend_(backend) {}
 
-  void launch(kernels::Launch launch) override {
-    queues_[static_cast<std::size_t>(launch.plan.queue)].push_back(std::move(launch));
-  }
+  void launch(kernels::Launch launch) override { add(launch.plan.queue, std::move(launch)); }
+
+  void copy_out(kernels::KvExport copy) override { add(copy.queue, std::move(copy)); }
+
+  void copy_in(kernels::KvImport copy) override { add(copy.queue, std::move(copy)); }
 
   void stop() override {
     for (auto& queue : queues_) {
@@ -60,31 +63,52 @@ class HeldLauncher final : public kernels::Launcher {
         queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
   }
 
-  // Completes the oldest step of a queue.
+  // Completes the oldest step or copy of a queue.
   bool complete(std::size_t queue) {
     if (queues_[queue].empty()) {
       return false;
     }
-    kernels::Launch launch = std::move(queues_[queue].front());
+    Work work = std::move(queues_[queue].front());
     queues_[queue].pop_front();
-    if (failures_left_ > 0) {
-      --failures_left_;
-      launch.done({fail(Code::kInternal, "the device broke"), Nanos{0}});
-      return true;
-    }
-    kernels::LaunchedStep step(std::move(launch));
-    while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
-    }
-    step.finish(backend_, std::chrono::milliseconds(1));
+    const bool breaks = failures_left_ > 0;
+    failures_left_ -= breaks ? 1 : 0;
+    std::visit([&](auto& held) { breaks ? break_off(held) : carry_out(held); }, work);
     return true;
   }
 
   void fail_next(std::int64_t count) { failures_left_ = count; }
 
  private:
+  using Work = std::variant<kernels::Launch, kernels::KvExport, kernels::KvImport>;
+
+  void add(kernels::Queue queue, Work work) {
+    queues_[static_cast<std::size_t>(queue)].push_back(std::move(work));
+  }
+
+  void carry_out(kernels::Launch& launch) {
+    kernels::LaunchedStep step(std::move(launch));
+    while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
+    }
+    step.finish(backend_, std::chrono::milliseconds(1));
+  }
+
+  template <class Copy>
+  void carry_out(Copy& copy) {
+    kernels::run_copy(backend_, copy);
+  }
+
+  static void break_off(kernels::Launch& launch) {
+    launch.done({fail(Code::kInternal, "the device broke"), Nanos{0}});
+  }
+
+  template <class Copy>
+  static void break_off(Copy& copy) {
+    copy.done(fail(Code::kInternal, "the device broke"));
+  }
+
   kernels::SimBackend& backend_;
   std::int64_t failures_left_ = 0;
-  std::array<std::deque<kernels::Launch>, kernels::kQueueCount> queues_;
+  std::array<std::deque<Work>, kernels::kQueueCount> queues_;
 };
 
 World::World(const Setup& setup)

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <doctest/doctest.h>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -139,21 +140,79 @@ TEST_CASE("after stop nothing is called back, and what a dropped step held is le
   CHECK(held.use_count() == 1);
 }
 
-TEST_CASE("the sim device shows a wrong history and a foreign block") {
+TEST_CASE("copies run in order with the steps of their queue") {
   SimBackend backend({}, {.blocks = 8, .sequences = 8});
-  const auto run_one = [&backend](std::uint32_t sequence, Position first, std::uint32_t block) {
-    StepPlan plan;
-    RowRun run;
-    run.sequence = SequenceId{sequence};
-    run.first = first;
-    run.tokens = {7};
-    run.blocks = {BlockId{block}};
-    plan.runs = {run};
-    return backend.begin(std::move(plan));
+  Record record;
+  LaunchQueue queue(backend, clock_now);
+  const auto copy_out = [&](Position tokens, auto done) {
+    queue.copy_out({Queue::kDecode, SequenceId{0}, {BlockId{0}}, tokens, std::move(done)});
   };
-  CHECK(run_one(0, 0, 0).has_value());
-  CHECK(run_one(1, 0, 1).has_value());
-  CHECK(run_one(1, 0, 1).error().code == Code::kInvalid);  // position 0 was written
-  CHECK(run_one(0, 1, 0).has_value());
-  CHECK(run_one(1, 1, 0).error().code == Code::kCorrupt);  // sequence 0's block
+  const auto add_outcome = [&record](const std::string& name) {
+    return [&record, name](const auto& done) { record.add(done ? name : name + " refused"); };
+  };
+  auto image = std::make_shared<std::vector<std::byte>>(3);  // an offset of 3
+  copy_out(1, add_outcome("before any row"));
+  queue.launch(one_row(Queue::kDecode, 0, 0, record, "row 0"));
+  copy_out(1, [&](Result<std::vector<std::byte>> bytes) {
+    image->insert(image->end(), bytes->begin(), bytes->end());
+    record.add("out");
+  });
+  queue.launch(one_row(Queue::kDecode, 0, 1, record, "row 1"));
+  Launch other = one_row(Queue::kDecode, 1, 1, record, "row 1 of the other");
+  queue.copy_in({Queue::kDecode, SequenceId{1}, {BlockId{1}}, image, 3, add_outcome("in")});
+  queue.launch(std::move(other));
+  queue.copy_in({Queue::kDecode, SequenceId{2}, {BlockId{2}}, image, 2, add_outcome("shifted")});
+  CHECK(record.wait_for(7) == std::vector<std::string>{"before any row refused",
+                                                       "row 0",
+                                                       "out",
+                                                       "row 1",
+                                                       "in",
+                                                       "row 1 of the other",
+                                                       "shifted refused"});
+}
+
+TEST_CASE("a copy waits behind a parked step of its queue, not behind the other queue's") {
+  SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
+  Record record;
+  std::mutex mutex;
+  std::function<void()> parked;
+  LaunchQueue queue(backend, clock_now, [&](Exchange&, std::function<void()> complete) {
+    {
+      const std::lock_guard lock(mutex);
+      parked = std::move(complete);
+    }
+    record.add("parked");
+  });
+  const auto copy_out = [&](Queue which, const std::string& name) {
+    queue.copy_out({which, SequenceId{0}, {BlockId{0}}, 1, [&record, name](const auto&) {
+                      record.add(name);
+                    }});
+  };
+  queue.launch(one_row(Queue::kDecode, 0, 0, record, "step"));
+  record.wait_for(1);
+  copy_out(Queue::kDecode, "behind");
+  copy_out(Queue::kPrefill, "beside");
+  CHECK(record.wait_for(2).back() == "beside");
+  {
+    const std::lock_guard lock(mutex);
+    parked();
+  }
+  CHECK(record.wait_for(4) == std::vector<std::string>{"parked", "beside", "step", "behind"});
+}
+
+TEST_CASE("stop drops copies that wait, with what they hold") {
+  SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
+  Record record;
+  LaunchQueue queue(
+      backend, clock_now, [&](Exchange&, const std::function<void()>&) { record.add("parked"); });
+  const auto held = std::make_shared<const std::vector<std::byte>>(1);
+  const auto never = [held](const auto&) { FAIL("called back"); };
+  queue.launch(one_row(Queue::kDecode, 0, 0, record, "never"));
+  record.wait_for(1);
+  queue.copy_out({Queue::kDecode, SequenceId{0}, {BlockId{0}}, 1, never});
+  queue.copy_in({Queue::kDecode, SequenceId{1}, {BlockId{1}}, held, 0, never});
+  queue.stop();
+  queue.copy_in({Queue::kDecode, SequenceId{1}, {BlockId{1}}, held, 0, never});
+  CHECK(held.use_count() == 2);  // here and in `never`
+  CHECK(record.wait_for(1).size() == 1);
 }

@@ -1,0 +1,153 @@
+// The sim device: its tokens come from the rows in KV memory, so a wrong row shows, and a moved
+// sequence goes on as if it had stayed.
+#include "kernels/sim/sim_backend.h"
+
+#include <cstring>
+#include <doctest/doctest.h>
+#include <random>
+#include <vector>
+
+#include "kernels/kv_image.h"
+
+using namespace shoal;
+using namespace shoal::kernels;
+
+namespace {
+
+struct Place {
+  SequenceId sequence;
+  std::vector<BlockId> blocks;
+};
+
+Result<StepResult> try_rows(SimBackend& backend,
+                            const Place& place,
+                            Position first,
+                            const std::vector<TokenId>& tokens) {
+  StepPlan plan;
+  RowRun run;
+  run.sequence = place.sequence;
+  run.first = first;
+  run.tokens = tokens;
+  run.blocks = place.blocks;
+  run.sample = true;
+  plan.runs = {run};
+  TRY(auto step, backend.begin(std::move(plan)));
+  return backend.take(*step);
+}
+
+TokenId rows(SimBackend& backend,
+             const Place& place,
+             Position first,
+             const std::vector<TokenId>& tokens) {
+  auto result = try_rows(backend, place, first, tokens);
+  REQUIRE_MESSAGE(result.has_value(), result.error().message);
+  return result->runs[0].token;
+}
+
+Place there() {
+  return {SequenceId{5}, {BlockId{7}, BlockId{2}, BlockId{6}}};
+}
+
+Place here() {
+  return {SequenceId{0}, {BlockId{0}, BlockId{1}, BlockId{2}}};
+}
+
+}  // namespace
+
+TEST_CASE("the sim device shows a wrong history and a foreign block") {
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  const Place one{SequenceId{0}, {BlockId{0}}};
+  const Place two{SequenceId{1}, {BlockId{1}}};
+  rows(backend, one, 0, {7});
+  rows(backend, two, 0, {8});
+  CHECK(try_rows(backend, two, 0, {7}).error().code == Code::kInvalid);  // position 0 was written
+  rows(backend, one, 1, {7});
+  const Place mixed{two.sequence, one.blocks};
+  CHECK(try_rows(backend, mixed, 1, {7}).error().code == Code::kCorrupt);
+  const Place outside{two.sequence, {BlockId{8}}};
+  CHECK(try_rows(backend, outside, 1, {7}).error().code == Code::kInvalid);
+}
+
+TEST_CASE("the sim device sees any row of its history that was overwritten") {
+  for (const Position row : {0, 1, 127, 128, 199}) {
+    CAPTURE(row);
+    SimBackend backend({}, {.blocks = 8, .sequences = 8});
+    rows(backend, here(), 0, std::vector<TokenId>(200, 9));
+    std::byte* block = backend.arena().block(here().blocks[static_cast<std::size_t>(row / 128)]);
+    block[row % 128 * 8] ^= std::byte{1};
+    CHECK(try_rows(backend, here(), 200, {7}).error().code == Code::kCorrupt);
+  }
+}
+
+TEST_CASE("a moved sim sequence answers as if it had stayed, there and back") {
+  const SimModel model{.image_padding = 1000};
+  for (const Position length : {1, 127, 128, 129, 300}) {
+    CAPTURE(length);
+    SimBackend a(model, {.blocks = 8, .sequences = 8});
+    SimBackend b(model, {.blocks = 8, .sequences = 8});
+    std::vector<TokenId> tokens(static_cast<std::size_t>(length), 9);
+    rows(a, here(), 0, tokens);
+    const auto image = a.export_sequence(here().sequence, here().blocks, length);
+    REQUIRE(image.has_value());
+    CHECK(static_cast<Position>(image->size()) > length * 8 + 1000);
+    REQUIRE(b.import_sequence(there().sequence, there().blocks, *image).has_value());
+    tokens.push_back(11);
+    CHECK(rows(b, there(), length, {11}) == sim_token(model, {}, 0, 0, tokens));
+    const auto back = b.export_sequence(there().sequence, there().blocks, length + 1);
+    REQUIRE(back.has_value());
+    REQUIRE(a.import_sequence(there().sequence, there().blocks, *back).has_value());
+    tokens.push_back(12);
+    CHECK(rows(a, there(), length + 1, {12}) == sim_token(model, {}, 0, 0, tokens));
+  }
+}
+
+TEST_CASE("an image of other rows changes what follows") {
+  SimBackend a({}, {.blocks = 8, .sequences = 8});
+  rows(a, here(), 0, {9, 9});
+  const auto image = a.export_sequence(here().sequence, here().blocks, 2);
+  REQUIRE(image.has_value());
+  REQUIRE(a.import_sequence(there().sequence, there().blocks, *image).has_value());
+  CHECK(rows(a, there(), 2, {11}) != sim_token({}, {}, 0, 0, std::vector<TokenId>{9, 8, 11}));
+}
+
+TEST_CASE("a sim sequence with an unfinished prompt is not exported") {
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  StepPlan plan;
+  RowRun run;
+  run.tokens = {9, 9};
+  run.blocks = {BlockId{0}};
+  run.stack = Stack::kEncoder;
+  plan.runs = {run};
+  REQUIRE(backend.begin(plan).has_value());
+  CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 2).error().code == Code::kInvalid);
+  plan.runs[0].first = 2;
+  plan.runs[0].finishes_prompt = true;
+  REQUIRE(backend.begin(plan).has_value());
+  CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 4).has_value());
+  CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 5).error().code == Code::kInvalid);
+  CHECK(backend.export_sequence(SequenceId{0}, {}, 4).error().code == Code::kInvalid);
+}
+
+TEST_CASE("the sim device refuses damaged images and lives with sealed garbage") {
+  const std::uint64_t seed = 31;
+  MESSAGE("seed ", seed);
+  std::mt19937_64 random(seed);
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  rows(backend, here(), 0, std::vector<TokenId>(20, 9));
+  const auto image = backend.export_sequence(here().sequence, here().blocks, 20);
+  REQUIRE(image.has_value());
+  for (int i = 0; i < 5000; ++i) {
+    std::vector<std::byte> bytes = *image;
+    bytes[random() % bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
+    bytes.resize(random() % 4 == 0 ? random() % bytes.size() : bytes.size());
+    const auto damaged = backend.import_sequence(there().sequence, there().blocks, bytes);
+    REQUIRE_FALSE(damaged.has_value());
+    CHECK(damaged.error().code == Code::kCorrupt);
+    if (bytes.size() >= 32) {
+      seal_kv_image(bytes);
+      const bool taken =
+          backend.import_sequence(there().sequence, there().blocks, bytes).has_value();
+      CHECK(try_rows(backend, there(), 20, {7}).has_value() == taken);
+    }
+  }
+}
