@@ -1,6 +1,7 @@
 // Forwards submissions and tokens, and keeps the list of answers that shards wait for.
 #include "actors/gateway.h"
 
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@ struct Gateway {
   struct Open {
     std::uint32_t shard = 0;
     AttemptId attempt;
+    std::int64_t tokens = 0;  // delivered of the answer, by all its attempts
   };
 
   PartSeat seat;
@@ -26,7 +28,7 @@ struct Gateway {
 
   void submit(const Submit& message);
   void stop(const StopStream& message);
-  void close(const CloseRequest& message);
+  void close(CloseRequest message);
   void deliver(TokenBatch& batch);
   void fail(const AttemptFailed& message);
   void rewire(const Rewire& message);
@@ -71,7 +73,8 @@ void Gateway::submit(const Submit& message) {
     send_failure(submission.shard, std::move(refusal));
     return;
   }
-  open[submission.request] = {submission.shard, submission.attempt};
+  open[submission.request] = {
+      submission.shard, submission.attempt, std::ssize(submission.forced)};
   count();
   seat.node->log.event(LogLevel::kDebug,
                        "request.submitted",
@@ -93,8 +96,9 @@ void Gateway::stop(const StopStream& message) {
   notify(seat.wiring->router, message);
 }
 
-void Gateway::close(const CloseRequest& message) {
+void Gateway::close(CloseRequest message) {
   if (const auto entry = open.find(message.request); entry != open.end()) {
+    message.tokens = entry->second.tokens;
     forget(entry);
   }
   std::erase_if(early, [&message](const Submit& submit) {
@@ -106,8 +110,11 @@ void Gateway::close(const CloseRequest& message) {
 void Gateway::deliver(TokenBatch& batch) {
   for (const TokenRun& run : batch.runs) {
     const auto entry = open.find(run.request);
-    if (run.finish != Finish::kNone && entry != open.end() &&
-        entry->second.attempt == run.attempt) {
+    if (entry == open.end() || entry->second.attempt != run.attempt) {
+      continue;
+    }
+    entry->second.tokens += std::ssize(run.tokens);
+    if (run.finish != Finish::kNone) {
       forget(entry);
     }
   }

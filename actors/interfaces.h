@@ -77,7 +77,8 @@ struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_
 // Streams: front door to gateway to router, and back.
 struct Submit { SubmissionPtr submission; };              // wire: covered by the attempt
 struct StopStream { AttemptKey key; Position end = 0; };  // wire: sent again with the next stray batch
-struct CloseRequest { RequestId request; };               // wire: covered by the deadline
+// wire: covered by the deadline; `tokens` of the answer had been delivered
+struct CloseRequest { RequestId request; std::int64_t tokens = 0; };
 // wire: workers to gateway, one per shard and step; covered by the attempt
 struct TokenBatch { std::uint32_t shard = 0; std::vector<TokenRun> runs; };
 // wire: router to gateway; covered by the deadline

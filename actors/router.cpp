@@ -2,6 +2,7 @@
 // decode, end.
 #include "actors/router.h"
 
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -125,14 +126,17 @@ void Router::refused(const AttemptRefused& message) {
 // A stop for an attempt that is not in the ledger is for a zombie: some worker still sends its
 // tokens.
 void Router::stop(const StopStream& message) {
-  if (!on(message.key, RequestEvent::kStopped, {})) {
+  const auto entry = ledger.find(message.key.request);
+  const std::int64_t tokens =
+      entry == ledger.end() ? 0 : message.end - std::ssize(*entry->second.submission->prompt);
+  if (!on(message.key, RequestEvent::kStopped, {.tokens = tokens})) {
     release_everywhere(message.key);
   }
 }
 
 void Router::close(const CloseRequest& message) {
   if (const auto entry = ledger.find(message.request); entry != ledger.end()) {
-    on(entry->second.key(), RequestEvent::kClientLeft, {});
+    on(entry->second.key(), RequestEvent::kClientLeft, {.tokens = message.tokens});
   }
 }
 

@@ -189,6 +189,36 @@ TEST_CASE("a stop string ends the work behind it") {
   CHECK(world.clients().answer(id).terminal_events == 1);
 }
 
+TEST_CASE("the log says how many tokens an answer had, however it ended") {
+  World world({});
+  const RequestId whole = world.clients().ask(wanted(1, 200, 7));
+  REQUIRE(world.run_until_all_over());
+  const RequestId stopped = world.clients().ask(wanted(2, 200, 1'000));
+  REQUIRE(world.run([&] { return world.clients().answer(stopped).tokens.size() >= 5; }));
+  world.clients().stop_at(stopped, 203);
+  const RequestId left = world.clients().ask(wanted(3, 200, 1'000));
+  REQUIRE(world.run([&] { return world.clients().answer(left).tokens.size() >= 5; }));
+  world.fail_steps(1);  // the tokens of every attempt count
+  REQUIRE(world.run([&] { return world.clients().answer(left).attempts == 2; }));
+  const std::size_t before = world.clients().answer(left).tokens.size();
+  REQUIRE(world.run([&] { return world.clients().answer(left).tokens.size() > before; }));
+  world.hold_steps(true);
+  world.settle();
+  world.clients().leave(left);
+  world.settle();
+  const auto told = [&world](RequestId request, std::size_t tokens) {
+    const std::string name = "request=" + std::to_string(request.value) + " ";
+    return std::ranges::any_of(world.events(), [&](const std::string& event) {
+      return event.find(name) != std::string::npos &&
+             event.ends_with(" tokens=" + std::to_string(tokens));
+    });
+  };
+  CHECK(told(whole, 7));
+  CHECK(told(stopped, 3));
+  CHECK(told(left, world.clients().answer(left).tokens.size()));
+  world.hold_steps(false);
+}
+
 TEST_CASE("a deadline ends a request wherever it is") {
   const auto expires = [](std::int64_t blocks_of_first, bool hold, std::size_t tokens_first) {
     World world({.size = {.blocks = 8, .sequences = 1}});
