@@ -31,6 +31,9 @@ class Operations {
 
   std::int64_t size() const { return static_cast<std::int64_t>(pending_.size()); }
 
+  // Of one that is pending.
+  NodeId peer_of(std::uint64_t id) const { return pending_.at(id).peer; }
+
   std::int64_t with_peer(NodeId peer) const;
   std::optional<Instant> next_deadline() const;
   // The first by deadline of those that are due.

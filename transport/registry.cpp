@@ -1,0 +1,29 @@
+// The rows that a process opens by itself. `memory` and `sim` need a world around them: whoever
+// builds one makes them directly.
+#include "transport/registry.h"
+
+#include <utility>
+
+#include "transport/embedded/embedded_store.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace shoal::transport {
+
+Result<std::unique_ptr<Transport>> open_transport(std::string_view name, TransportParams params) {
+  if (name == "tcp") {
+    return open_tcp_transport(std::move(params));
+  }
+  return fail(Code::kMisconfigured, "no transport '" + std::string(name) + "'; there is: tcp");
+}
+
+Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
+                                                         const std::filesystem::path& directory,
+                                                         Clock now) {
+  if (name == "embedded") {
+    return open_embedded_store(directory, std::move(now));
+  }
+  return fail(Code::kMisconfigured,
+              "no cluster store '" + std::string(name) + "'; there is: embedded");
+}
+
+}  // namespace shoal::transport
