@@ -137,6 +137,8 @@ Result<void> LocalServer::open_front(const Config& config) {
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
   parts.version = SHOAL_VERSION;
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
+  parts.log = EventLog(parse_log_level(config.log().level()).value_or(LogLevel::kInfo),
+                       sink_until(silent_));
   TRY(http_, HttpServer::start(http_config(config), std::move(parts)));
   if (!node_->wait_until_started(kStartLimit)) {
     return fail(Code::kInternal, "a part of the node did not start; see the log");
