@@ -325,8 +325,8 @@ Result<void> set_option(std::string_view name,
   }
   if (!set_value(*place, value)) {
     return fail(Code::kMisconfigured,
-                std::string(origin) + ": \"" + std::string(value) + "\" is not a whole number of " +
-                    range_text(rule_of(*place->field)));
+                std::string(name) + ": \"" + std::string(value) + "\" is not a whole number of " +
+                    range_text(rule_of(*place->field)) + " (" + std::string(origin) + ")");
   }
   sources.origin[std::string(name)] = origin;
   return {};

@@ -27,7 +27,7 @@ struct ConfigSources {
 // wrong, the unknown name and the nearest known one.
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources);
 // One option by its dotted name; a repeated one is added to. `origin` says who asks, for messages
-// and for `shoal config`.
+// and for `shoal config`. kMisconfigured names the option, the value and what is allowed.
 Result<void> set_option(std::string_view name,
                         std::string_view value,
                         std::string_view origin,

@@ -144,6 +144,14 @@ TEST_CASE("values outside their range or choice are refused by name") {
   verdict = validate(sources.config);
   REQUIRE_FALSE(verdict.has_value());
   CHECK(verdict.error().message.find("bounded, exact") != std::string::npos);
+}
+
+TEST_CASE("a value that is no number is refused under its option's name") {
+  ConfigSources sources;
+  const auto set = set_option("decode.max_batch", "abc", "--set", sources);
+  REQUIRE_FALSE(set.has_value());
+  CHECK(set.error().message ==
+        "decode.max_batch: \"abc\" is not a whole number of 1 .. 4096 (--set)");
   CHECK_FALSE(set_option("http.port", "80x", "--port", sources).has_value());
 }
 
