@@ -10,10 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "actors/codec/model_profile.h"
-#include "actors/codec/tokenizer.h"
 #include "actors/log.h"
-#include "tools/generation_config.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -26,29 +23,6 @@ constexpr Nanos kStopLimit = std::chrono::seconds(5);
 int compute_threads(const Config& config) {
   const int asked = config.compute().threads();
   return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
-std::string model_path(const Config& config) {
-  return config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
-}
-
-// Every key is a tenant of its own; the tenant's name must not give the key away in logs.
-std::vector<ApiKey> api_keys(const Config& config) {
-  std::vector<ApiKey> keys;
-  for (const std::string& key : config.http().api_key()) {
-    keys.push_back(ApiKey{key, "key-" + std::to_string(keys.size() + 1)});
-  }
-  return keys;
-}
-
-HttpConfig http_config(const Config& config) {
-  HttpConfig out;
-  out.host = config.http().host();
-  out.port = static_cast<std::uint16_t>(config.http().port());
-  out.shards = static_cast<std::uint32_t>(config.http().shards());
-  out.keys = api_keys(config);
-  out.limits.request_timeout = std::chrono::milliseconds(config.request().deadline_ms());
-  return out;
 }
 
 EventLog::Sink sink_until(std::shared_ptr<const std::atomic<bool>> silent) {
@@ -78,21 +52,19 @@ std::uint64_t random_seed() {
 }
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config) {
-  TRY_VOID(validate(config));
+  TRY(ServerPlan plan, plan_server(config));
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
-  TRY_VOID(server->open_device(config));
-  TRY_VOID(server->open_front(config));
+  TRY_VOID(server->open_device(config, plan));
+  TRY_VOID(server->open_front(config, std::move(plan)));
   return server;
 }
 
-Result<void> LocalServer::open_device(const Config& config) {
-  model_path_ = model_path(config);
+Result<void> LocalServer::open_device(const Config& config, const ServerPlan& plan) {
   kernels::DeviceConfig device;
-  device.model = model_path_;
+  device.model = plan.model_path;
   device.threads = compute_threads(config);
   device.sequences = config.kv().sequences();
-  TRY(const auto model, kernels::read_config(device.model));
-  device.kv_blocks = kv_blocks(config, kernels::KvLayout(model).block_bytes);
+  device.kv_blocks = kv_blocks(config, kernels::KvLayout(plan.model).block_bytes);
   ProgressBar bar("loading");
   TRY(device_, kernels::open_device("cpu", device, [&bar](std::int64_t done, std::int64_t total) {
         bar.update(done, total);
@@ -101,24 +73,14 @@ Result<void> LocalServer::open_device(const Config& config) {
   return {};
 }
 
-Result<void> LocalServer::open_front(const Config& config) {
-  const auto tokenizer_file = std::filesystem::path(model_path_) / "tokenizer.json";
-  TRY(auto tokenizer, Tokenizer::load(tokenizer_file));
-  const kernels::ModelShape& shape = device_->backend().shape();
-  if (tokenizer->vocabulary_size() > shape.vocab) {
-    return fail(Code::kMisconfigured,
-                tokenizer_file.string() + ": has token ids up to " +
-                    std::to_string(tokenizer->vocabulary_size() - 1) +
-                    ", the model's vocabulary is " + std::to_string(shape.vocab) +
-                    "; use the tokenizer the model was trained with");
-  }
-  TRY(ModelProfile profile, make_profile(detect_generation(*tokenizer), *tokenizer));
+Result<void> LocalServer::open_front(const Config& config, ServerPlan plan) {
   TRY(node_,
       build_node(
           config,
           Parts{device_->backend(), *launcher_, monotonic_now, sink_until(silent_), nullptr}));
 
-  const std::string directory_name = std::filesystem::canonical(model_path_).filename().string();
+  const std::string directory_name =
+      std::filesystem::canonical(plan.model_path).filename().string();
   model_name_ =
       config.model().served_name().empty() ? directory_name : config.model().served_name();
   HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
@@ -127,11 +89,11 @@ Result<void> LocalServer::open_front(const Config& config) {
     parts.model.names.push_back(directory_name);
   }
   parts.model.context_tokens = node_->context();
-  parts.model.vocabulary_size = static_cast<TokenId>(shape.vocab);
-  TRY(parts.model.sampling, read_generation_config(model_path_));
+  parts.model.vocabulary_size = static_cast<TokenId>(plan.model.vocab);
+  parts.model.sampling = plan.sampling;
   parts.model.created = unix_seconds_now();
-  parts.model.tokenizer = std::move(tokenizer);
-  parts.model.profile = std::make_shared<const ModelProfile>(std::move(profile));
+  parts.model.tokenizer = std::move(plan.tokenizer);
+  parts.model.profile = std::make_shared<const ModelProfile>(std::move(plan.profile));
   parts.seed = random_seed();
   parts.stream_limits = stream_limits(config);
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
@@ -139,7 +101,7 @@ Result<void> LocalServer::open_front(const Config& config) {
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
   parts.log = EventLog(parse_log_level(config.log().level()).value_or(LogLevel::kInfo),
                        sink_until(silent_));
-  TRY(http_, HttpServer::start(http_config(config), std::move(parts)));
+  TRY(http_, HttpServer::start(std::move(plan.http), std::move(parts)));
   if (!node_->wait_until_started(kStartLimit)) {
     return fail(Code::kInternal, "a part of the node did not start; see the log");
   }
@@ -151,8 +113,10 @@ LocalServer::~LocalServer() {
 }
 
 bool LocalServer::drain(Nanos limit) {
-  const bool sent = http_->drain(monotonic_now() + limit);
-  return node_->drain(kStopLimit) && sent;
+  const Instant deadline = monotonic_now() + limit;
+  const bool sent = http_->drain(deadline);
+  // Answers that were cut just now are still open in the node for a moment.
+  return node_->drain(std::max(deadline - monotonic_now(), kStopLimit)) && sent;
 }
 
 bool LocalServer::stop() {

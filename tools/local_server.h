@@ -14,6 +14,7 @@
 #include "kernels/registry.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "tools/server_plan.h"
 
 namespace shoal::tools {
 
@@ -39,11 +40,10 @@ class LocalServer {
 
  private:
   LocalServer() = default;
-  Result<void> open_device(const Config& config);
-  Result<void> open_front(const Config& config);
+  Result<void> open_device(const Config& config, const ServerPlan& plan);
+  Result<void> open_front(const Config& config, ServerPlan plan);
 
   std::string model_name_;
-  std::string model_path_;
   std::unique_ptr<kernels::Device> device_;
   std::unique_ptr<kernels::LaunchQueue> launcher_;
   std::unique_ptr<Node> node_;

@@ -1,4 +1,5 @@
 // shoal serve: a node until SIGTERM or SIGINT; the first one drains, a second one leaves at once.
+// shoal config: what serve would run with.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -6,12 +7,11 @@
 
 #include "tools/commands.h"
 #include "tools/local_server.h"
+#include "tools/server_plan.h"
 
 namespace shoal::tools {
 
 namespace {
-
-constexpr Nanos kDrainLimit = std::chrono::seconds(30);
 
 // Blocked in every thread that starts after this, so that only the waiting one gets them.
 sigset_t block_end_signals() {
@@ -60,23 +60,26 @@ int run_serve(const Config& config) {
     sigwait(&signals, &again);
     std::_Exit(128 + again);
   }).detach();
-  const bool drained = (*server)->drain(kDrainLimit);
-  const bool stopped = (*server)->stop();
-  if (!drained) {
+  const std::chrono::milliseconds limit(config.request().drain_ms());
+  if (!(*server)->drain(limit)) {
     std::fprintf(stderr,
-                 "shoal: some answers were cut after %lld s\n",
-                 static_cast<long long>(
-                     std::chrono::duration_cast<std::chrono::seconds>(kDrainLimit).count()));
+                 "shoal: some answers were cut after %lld ms (request.drain_ms)\n",
+                 static_cast<long long>(limit.count()));
+  }
+  const bool stopped = (*server)->stop();
+  if (!stopped) {
+    std::fprintf(stderr, "shoal: a part of the node would not stop\n");
   }
   std::fflush(nullptr);
   // Leaves without destructors: the second-signal thread never ends, and an actor that would not
-  // stop must not hold the exit.
-  std::_Exit(drained && stopped ? 0 : 1);
+  // stop must not hold the exit. An answer that was cut has got its last event, so it is no
+  // failure.
+  std::_Exit(stopped ? 0 : 1);
 }
 
 int run_config(const ConfigSources& sources) {
-  if (auto valid = validate(sources.config); !valid) {
-    return report(valid.error());
+  if (const auto plan = plan_server(sources.config); !plan) {
+    return report(plan.error());
   }
   std::fputs(describe_config(sources).c_str(), stdout);
   return 0;

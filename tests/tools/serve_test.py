@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import unittest
 
@@ -171,6 +172,23 @@ class Ends(unittest.TestCase):
             self.assertEqual(events[-1], "[DONE]")
             last = [json.loads(event) for event in events[:-1] if json.loads(event)["choices"]][-1]
             self.assertEqual(last["choices"][0]["finish_reason"], "length")
+            self.assertEqual(server.process.wait(DEADLINE_S), 0)
+
+    def test_an_answer_cut_at_the_drain_limit_gets_its_last_event_and_the_exit_is_0(self):
+        with Server("--set", "request.drain_ms=50") as server:
+            stream = self.long_stream(server, 50_000)
+            next(stream)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(json.loads(rest_of(stream)[-1])["error"]["code"], "draining")
+            server.await_line(server.stderr, "cut after 50 ms")
+            self.assertEqual(server.process.wait(DEADLINE_S), 0)
+
+    def test_the_log_names_the_drain_limit_that_holds(self):
+        hour_ns = 3_600_000_000_000
+        with Server("--set", "request.drain_ms=3600000") as server:
+            server.process.send_signal(signal.SIGTERM)
+            limit = re.search(r"limit_ns=(\d+)", server.await_line(server.stderr, "node.draining"))[1]
+            self.assertTrue(hour_ns - DEADLINE_S * 1_000_000_000 < int(limit) <= hour_ns, limit)
             self.assertEqual(server.process.wait(DEADLINE_S), 0)
 
     def test_a_second_sigterm_exits_at_once(self):

@@ -1,0 +1,30 @@
+// Everything that a server needs besides weights: read and checked before they are loaded, and all
+// that `shoal config` checks.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "actors/codec/model_profile.h"
+#include "actors/codec/tokenizer.h"
+#include "actors/config.h"
+#include "actors/http_config.h"
+#include "kernels/model/config.h"
+#include "schemas/result.h"
+#include "schemas/sampling.h"
+
+namespace shoal::tools {
+
+struct ServerPlan {
+  HttpConfig http;
+  std::string model_path;
+  kernels::ModelConfig model;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  ModelProfile profile;
+  Sampling sampling;  // what clients leave out
+};
+
+// Errors name the option, flag, file or field and what to do.
+Result<ServerPlan> plan_server(const Config& config);
+
+}  // namespace shoal::tools
