@@ -126,23 +126,49 @@ bool take_turn(ChatSession& session, const std::string& text, Screen& screen) {
   return false;
 }
 
+constexpr char kCommands[] =
+    "commands: /help, /clear forgets the conversation, /exit leaves; //TEXT sends a text that "
+    "starts with a slash";
+
+// A line of one slash and more is for this program, not for the model. False: it is no command.
+bool obey(std::string_view command, ChatSession& session) {
+  if (command == "/clear") {
+    session.forget();
+    return true;
+  }
+  if (command == "/help") {
+    std::fprintf(stderr, "%s\n", kCommands);
+    return true;
+  }
+  report(Error{Code::kInvalid, "there is no " + std::string(command) + "; " + kCommands});
+  return false;
+}
+
+std::string_view without_end_spaces(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r") + 1);
+}
+
 int converse(ChatSession session) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal) {
-    std::puts("Ctrl-C ends an answer, /clear forgets the conversation, /exit or Ctrl-D leaves.");
+    std::puts("Ctrl-C ends an answer, /help lists commands, /exit or Ctrl-D leaves.");
   }
   const LineSource lines(terminal);
   Screen screen(::isatty(STDOUT_FILENO) == 1);
   int status = 0;
   while (const std::optional<std::string> line = lines.next()) {
-    if (*line == "/exit") {
+    const std::string_view text = without_end_spaces(*line);
+    const bool escaped = text.starts_with("//");
+    bool good = true;
+    if (text == "/exit") {
       return status;
     }
-    if (*line == "/clear") {
-      session.forget();
-    } else if (line->find_first_not_of(" \t\r") != std::string::npos) {
-      status = take_turn(session, *line, screen) || terminal ? status : 1;
+    if (text.starts_with('/') && !escaped) {
+      good = obey(text, session);
+    } else if (!text.empty()) {
+      good = take_turn(session, line->substr(escaped ? 1 : 0), screen);
     }
+    status = good || terminal ? status : 1;
     if (std::ferror(stdout) != 0) {
       return 1;  // nobody reads any more
     }

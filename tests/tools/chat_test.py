@@ -140,6 +140,22 @@ class Pipe(unittest.TestCase):
                               [system, ("user", "c")]])
             self.assertEqual((server.bodies[0]["model"], server.bodies[0]["max_tokens"]), ("scripted", 9))
 
+    def test_a_line_of_one_slash_is_never_sent_to_the_model(self):
+        with ScriptedServer([delta(content="one"), END]) as server:
+            done = run("chat", "--url", server.url, stdin="/help\n/exit \na\n")
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            for command in ("/help", "/clear", "/exit", "//"):
+                self.assertIn(command, done.stderr)
+            unknown = run("chat", "--url", server.url, stdin="/forget it\na\n")
+            self.assertEqual((unknown.returncode, unknown.stdout, unknown.stderr.count("\n")), (1, "one\n", 1))
+            self.assertIn("no /forget it; commands: /help", unknown.stderr)
+            self.assertEqual([m["content"] for m in server.bodies[0]["messages"]], ["a"])
+
+    def test_two_slashes_send_a_text_that_starts_with_one(self):
+        with ScriptedServer([delta(content="one"), END]) as server:
+            self.assertEqual(run("chat", "--url", server.url, stdin="//clear it\n").stdout, "one\n")
+            self.assertEqual([m["content"] for m in server.bodies[0]["messages"]], ["/clear it"])
+
     def test_an_error_is_one_line_and_the_conversation_goes_on(self):
         with ScriptedServer((429, {"error": {"message": "too many"}}), [delta(content="half"), {"error": {"message": "lost a part"}}],
                             [delta(content="cut off")], [delta(content="fine"), END]) as server:
