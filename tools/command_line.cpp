@@ -39,31 +39,35 @@ CLI::Validator not_empty() {
   return {[](const std::string& value) { return value.empty() ? "is empty" : std::string(); }, ""};
 }
 
-CLI::Option* add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
-  CLI::Option* model =
+void add_api_key(CLI::App& app, ConfigArguments& arguments, const char* help) {
+  app.add_option("--api-key", arguments.api_keys, help)->allow_extra_args(false);
+}
+
+constexpr char kKeyOfServer[] = "key to let in, each one a tenant; may be repeated";
+
+// Returns what it adds: the arguments that mean something only to a server in this process.
+std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
+  std::vector<CLI::Option*> added{
       app.add_option("model",
                      arguments.model,
                      "model directory (config.json, *.safetensors, tokenizer.json); default: the "
                      "built-in model")
-          ->check(not_empty());
-  app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb")
-      ->check(not_empty());
-  app.add_option(
-         "--api-key", arguments.api_keys, "key to let in, each one a tenant; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--set",
-                 arguments.settings,
-                 "any option by its name: --set kv.bytes=1073741824; may be repeated")
-      ->allow_extra_args(false);
+          ->check(not_empty()),
+      app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb")
+          ->check(not_empty()),
+      app.add_option("--set",
+                     arguments.settings,
+                     "any option by its name: --set kv.bytes=1073741824; may be repeated")
+          ->allow_extra_args(false)};
   for (const ConfigFlag& flag : kConfigFlags) {
-    app.add_option_function<std::string>(
+    added.push_back(app.add_option_function<std::string>(
         flag.flag,
         [&arguments, &flag](const std::string& value) {
           arguments.flags.emplace_back(&flag, value);
         },
-        flag.help);
+        flag.help));
   }
-  return model;
+  return added;
 }
 
 Result<ConfigSources> read_sources(const ConfigArguments& arguments) {
@@ -100,6 +104,7 @@ int with_config(const ConfigArguments& arguments,
 void add_serve(CLI::App& app, CommandLine& line) {
   CLI::App* serve = app.add_subcommand("serve", "serve a model over HTTP until SIGTERM");
   add_config_arguments(*serve, line.config);
+  add_api_key(*serve, line.config, kKeyOfServer);
   serve->footer(
       "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --max-num-seqs 32 --api-key "
       "SECRET");
@@ -109,14 +114,27 @@ void add_serve(CLI::App& app, CommandLine& line) {
   });
 }
 
+// Option::excludes() would do the same, and say so at every flag in the help.
+void refuse_beside_url(const std::vector<CLI::Option*>& own_server) {
+  for (const CLI::Option* option : own_server) {
+    if (option->count() > 0) {
+      throw CLI::ExcludesError(
+          option->get_name() + " is for an own server, --url names a running one; give one of them",
+          CLI::ExitCodes::ExcludesError);
+    }
+  }
+}
+
 void add_chat(CLI::App& app, CommandLine& line) {
   CLI::App* chat = app.add_subcommand(
       "chat",
       "talk to a model: one in this process, or a server's (--url); a pipe gets answers only");
-  CLI::Option* model = add_config_arguments(*chat, line.config);
-  chat->add_option(
-          "--url", line.chat.url, "a running server: http://HOST:PORT; --api-key is sent to it")
-      ->excludes(model);
+  const std::vector<CLI::Option*> own_server = add_config_arguments(*chat, line.config);
+  add_api_key(*chat, line.config, "key sent to the server, the one of --url or the own one");
+  chat->add_option("--url",
+                   line.chat.url,
+                   "a running server, http://HOST:PORT, instead of an own one with the flags above")
+      ->check(not_empty());
   chat->add_option("--system", line.chat.system, "system message");
   chat->add_option("--effort", line.chat.effort, "how hard to think; default: the server's")
       ->check(CLI::IsMember({"none", "low", "high", "max"}));
@@ -125,7 +143,10 @@ void add_chat(CLI::App& app, CommandLine& line) {
   chat->footer(
       "Examples:\n  shoal chat --effort none\n  shoal chat --url http://127.0.0.1:8000 --api-key "
       "SECRET --system 'Be brief.'\n  echo 'What is shoal?' | shoal chat --effort none");
-  chat->callback([&line] {
+  chat->callback([&line, own_server] {
+    if (!line.chat.url.empty()) {
+      refuse_beside_url(own_server);
+    }
     line.status = with_config(line.config,
                               [&line](const ConfigSources& s) { return run_chat(line.chat, s); });
   });
@@ -135,6 +156,7 @@ void add_config(CLI::App& app, CommandLine& line) {
   CLI::App* show =
       app.add_subcommand("config", "print every option, its value and where that came from");
   add_config_arguments(*show, line.config);
+  add_api_key(*show, line.config, kKeyOfServer);
   show->footer("Example:\n  shoal config --config my.txtpb --port 8080");
   show->callback([&line] {
     line.status = with_config(line.config, [](const ConfigSources& s) { return run_config(s); });
@@ -185,19 +207,20 @@ struct CodecCommand {
 constexpr CodecCommand kCodecCommands[] = {
     {CodecTask::kRender,
      "render",
-     "{id, dialect, body, options} to {id, prompt, control, ids} or {id, error}",
+     "prompt of a request body: {id, dialect, body, options} to {id, prompt, control, ids} or {id, "
+     "error}",
      R"(echo '{"id":1,"dialect":"chat","body":"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}"}' | shoal codec render)"},
     {CodecTask::kTokenize,
      "tokenize",
-     "{id, text} or {id, text_runs: [[text, count], ...]} to {id, ids}",
+     "token ids of a text: {id, text} or {id, text_runs: [[text, count], ...]} to {id, ids}",
      R"(echo '{"id":1,"text":"Hello there."}' | shoal codec tokenize)"},
     {CodecTask::kDecode,
      "decode",
-     "{id, ids} to {id, bytes_hex, text}",
+     "text of token ids: {id, ids} to {id, bytes_hex, text}",
      R"(echo '{"id":1,"ids":[43,1075,705]}' | shoal codec decode)"},
     {CodecTask::kParse,
      "parse",
-     "{id, request, chunks, finish} to {id, steps, final}",
+     "message of a generated answer: {id, request, chunks, finish} to {id, steps, final}",
      R"(echo '{"id":1,"request":{"model":"m","messages":[{"role":"user","content":"Hi"}]},"chunks":[{"ids":[43]}],"finish":"stop"}' | shoal codec parse)"},
 };
 
@@ -208,8 +231,10 @@ void add_codec(CLI::App& app, CommandLine& line) {
   for (const CodecCommand& command : kCodecCommands) {
     CLI::App* sub = codec->add_subcommand(command.name, command.help);
     sub->add_option("--model", line.codec.model, "model directory: its tokenizer.json")
+        ->check(not_empty())
         ->capture_default_str();
-    sub->add_option("--tokenizer", line.codec.tokenizer, "a tokenizer.json instead");
+    sub->add_option("--tokenizer", line.codec.tokenizer, "a tokenizer.json instead")
+        ->check(not_empty());
     sub->add_option("--placeholder",
                     line.codec.placeholder,
                     "spelling of an image in prompts; default: the model's");
@@ -264,7 +289,9 @@ void add_bench(CLI::App& app, CommandLine& line) {
 
 void add_models(CLI::App& app, CommandLine& line) {
   CLI::App* models = app.add_subcommand("models", "list the model directories under a folder");
-  models->add_option("directory", line.models_directory, "the folder")->capture_default_str();
+  models->add_option("directory", line.models_directory, "the folder")
+      ->check(not_empty())
+      ->capture_default_str();
   models->footer("Example:\n  shoal models /data/models");
   models->callback([&line] { line.status = run_models(line.models_directory); });
 }
@@ -273,6 +300,7 @@ void add_models(CLI::App& app, CommandLine& line) {
 
 void add_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
+  app.set_version_flag("--version", kVersionLine, "Print the version and exit");
   app.footer(
       "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --api-key SECRET\n  shoal "
       "chat --effort none\n  shoal generate --ids 0,2436,300");

@@ -55,6 +55,9 @@ struct BenchEngineOptions {
   bool profile = false;  // time per operator
 };
 
+// What `shoal version` and `shoal --version` print.
+inline constexpr char kVersionLine[] = "shoal " SHOAL_VERSION;
+
 // Prints "shoal: message" and returns 1.
 int report(const Error& error);
 

@@ -86,6 +86,9 @@ Result<void> generate(const GenerateOptions& options) {
   if (options.ids.empty() && options.prompt.empty()) {
     return fail(Code::kInvalid, "no prompt: give --ids or --prompt");
   }
+  if (!options.ids.empty() && !options.prompt.empty()) {
+    return fail(Code::kInvalid, "two prompts: give --ids or --prompt, not both");
+  }
   // First, so that a folder that is no model is refused as such and not for its missing tokenizer.
   TRY_VOID(kernels::read_config(options.model));
   TRY(auto tokenizer, Tokenizer::load(std::filesystem::path(options.model) / "tokenizer.json"));

@@ -53,7 +53,7 @@ int run_models(const std::string& directory) {
 }
 
 int run_version() {
-  std::printf("shoal %s\n", SHOAL_VERSION);
+  std::puts(kVersionLine);
   return 0;
 }
 

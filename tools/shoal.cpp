@@ -58,19 +58,41 @@ std::string explain_unknown(const CLI::App& command, const std::string& argument
          (nearest ? ", did you mean '" + *nearest + "'?" : ".");
 }
 
-int report_usage(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<const CLI::App*> path = named_path(app);
-  std::string name;
+std::string joined_names(const std::vector<const CLI::App*>& path) {
+  std::string names;
   for (const CLI::App* command : path) {
-    name += (name.empty() ? "" : " ") + command->get_name();
+    names += (names.empty() ? "" : " ") + command->get_name();
+  }
+  return names;
+}
+
+// A flag that stands before the command of `path`, which alone could know it; otherwise empty.
+std::string flag_before_command(const std::vector<const CLI::App*>& path) {
+  for (const CLI::App* group : path) {
+    for (const std::string& word : group->remaining()) {
+      if (group != path.back() && word.starts_with("-")) {
+        return word.substr(0, word.find('='));
+      }
+    }
+  }
+  return {};
+}
+
+std::string explain(const std::vector<const CLI::App*>& path, const CLI::ParseError& error) {
+  if (const std::string flag = flag_before_command(path); !flag.empty()) {
+    return "flags go after the command: " + joined_names(path) + " " + flag + ".";
   }
   const std::vector<std::string> unknown = path.back()->remaining();
-  std::string line =
-      unknown.empty() ? error.what() : explain_unknown(*path.back(), unknown.front());
+  return unknown.empty() ? error.what() : explain_unknown(*path.back(), unknown.front());
+}
+
+int report_usage(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<const CLI::App*> path = named_path(app);
+  std::string line = explain(path, error);
   if (!line.ends_with('.') && !line.ends_with('?')) {
     line += '.';
   }
-  std::fprintf(stderr, "shoal: %s See `%s --help`.\n", line.c_str(), name.c_str());
+  std::fprintf(stderr, "shoal: %s See `%s --help`.\n", line.c_str(), joined_names(path).c_str());
   return kUsageStatus;
 }
 
@@ -84,8 +106,8 @@ int run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
+  } catch (const CLI::Success& answered) {  // --help, --version
+    return app.exit(answered);
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error);
   }

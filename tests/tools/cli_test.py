@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -98,6 +99,34 @@ class Arguments(OneLine):
         self.refused(["generate", "--threads", "-1"], "--threads", "-1", "1024", status=2)
         self.refused(["generate", "--ids", "1,x"], "--ids", "x")
 
+    def test_a_flag_before_the_command_is_told_to_go_after_it(self):
+        self.refused(["--port", "1", "serve"], "flags go after the command: shoal serve --port", "`shoal serve --help`", status=2)
+        self.refused(["--port=1", "serve"], "flags go after the command: shoal serve --port.", status=2)
+        self.refused(["codec", "--model", "x", "tokenize"], "flags go after the command: shoal codec tokenize --model", status=2)
+
+    def test_a_value_that_is_no_number_is_refused_under_the_option_s_name(self):
+        self.refused(["serve", "--set", "decode.max_batch=abc"], 'decode.max_batch: "abc" is not a whole number', "--set")
+        self.refused(["config", "--max-num-seqs", "abc"], 'decode.max_batch: "abc" is not a whole number', "--max-num-seqs")
+
+    def test_two_prompts_are_refused_by_name(self):
+        self.refused(["generate", "--ids", "0", "--prompt", "Hi"], "--ids", "--prompt", "not both")
+
+    def test_chat_with_a_running_server_refuses_the_flags_of_an_own_one(self):
+        for flag in ("--config", "--set", "--host", "--port", "--served-model-name", "--max-model-len", "--max-num-seqs", "--replay",
+                     "--threads", "--kv-bytes", "--log-level"):
+            with self.subTest(flag=flag):
+                self.refused(["chat", "--url", "http://127.0.0.1:1", flag, "x"], "--url", flag, status=2)
+        self.refused(["chat", "--url", "http://127.0.0.1:1", "some-model"], "--url", "model", status=2)
+
+    def test_the_key_of_chat_is_described_as_the_one_it_sends(self):
+        self.assertRegex(run("chat", "--help").stdout, r"--api-key[^-]*key sent to the server")
+        self.assertRegex(run("serve", "--help").stdout, r"--api-key[^-]*key to let in")
+
+    def test_the_help_of_a_codec_command_says_in_words_what_it_does(self):
+        for command, words in [("render", "prompt of a request body"), ("tokenize", "token ids of a text"),
+                               ("decode", "text of token ids"), ("parse", "message of a generated answer")]:
+            self.assertIn(words, run("codec", command, "--help").stdout)
+
     def test_an_unknown_option_names_the_nearest_known_one(self):
         self.refused(["serve", "--set", "http.prot=1"], "http.prot", "http.port")
         self.refused(["config", "--set", "kv.byte=1"], "kv.byte", "kv.bytes")
@@ -115,6 +144,11 @@ class Arguments(OneLine):
         self.refused(["serve", "--config", ""], "--config: is empty", status=2)
         for command in (["generate"], ["tokenize"], ["bench", "engine"]):
             self.refused([*command, "--model", ""], "--model: is empty", status=2)
+        for command in ("render", "tokenize", "decode", "parse"):
+            for flag in ("--model", "--tokenizer"):
+                self.refused(["codec", command, flag, ""], flag + ": is empty", status=2)
+        self.refused(["models", ""], "directory: is empty", status=2)
+        self.refused(["chat", "--url", ""], "--url: is empty", status=2)
 
     def test_generate_without_a_prompt(self):
         for arguments in ([], ["--ids", ""], ["--prompt", ""], ["--ids", "", "--prompt", ""]):
@@ -164,6 +198,11 @@ class Files(OneLine):
         for arguments in (["serve", model, "--port", "0"], ["chat", model], ["generate", "--model", model, "--ids", "0"]):
             self.refused(arguments, *words)
 
+    def refused_without_weights(self, arguments, *words):
+        """By serve, and by config with the same line."""
+        line = self.refused(["serve", *arguments, "--port", "0"], *words)
+        self.assertEqual(self.refused(["config", *arguments], *words), line)
+
     def test_an_unknown_key_of_a_config_file(self):
         file = self.write("node.txtpb", 'http {\n  prot: 1\n}\n')
         self.refused(["serve", "--config", file], file, ":2", "prot", "port")
@@ -177,6 +216,18 @@ class Files(OneLine):
         self.refused(["serve", "--config", "/dev/zero"], "/dev/zero: is not a regular file")
         file = self.write("large.txtpb", "#" * (1024 * 1024 + 1))
         self.refused(["config", "--config", file], file + ": is larger than 1 MiB")
+
+    def test_what_needs_no_weights_is_checked_by_config_as_by_serve(self):
+        os.mkdir(self.path("empty"))
+        self.refused_without_weights([self.path("none")], self.path("none"))
+        self.refused_without_weights([self.path("empty")], self.path("empty"), "config.json")
+        self.refused_without_weights(["--host", "nowhere"], "--host nowhere", "not an IP address")
+        self.refused_without_weights(["--host", "0.0.0.0"], "--api-key")
+        self.refused_without_weights(["--api-key", ""], "--api-key is empty")
+        self.refused_without_weights(["--threads", "-1"], "compute.threads")
+        directory = self.model()
+        os.remove(os.path.join(directory, "tokenizer.json"))
+        self.refused_without_weights([directory], "tokenizer.json")
 
     def test_a_config_file_that_is_not_there(self):
         self.refused(["serve", "--config", self.path("none.txtpb")], self.path("none.txtpb"))
@@ -279,6 +330,7 @@ class Ports(OneLine):
 class Answers(unittest.TestCase):
     def test_version_models_config_and_tokenize_print_what_they_promise(self):
         self.assertRegex(run("version").stdout, r"^shoal \d+\.\d+\.\d+\n$")
+        self.assertEqual((run("--version").returncode, run("--version").stdout), (0, run("version").stdout))
         self.assertRegex(run("models").stdout, r"guppy +6 layers, 16 experts")
         text = run("config", "--port", "8123", "--set", "kv.bytes=1048576", "--api-key", "secret").stdout
         self.assertTrue(re.search(r"http\.port\s.*8123.*--port", text), text)
@@ -290,6 +342,18 @@ class Answers(unittest.TestCase):
         golden = shoal_program.json_lines(os.path.join(GUPPY, "golden.jsonl"))[0]
         done = run("generate", "--ids", ",".join(map(str, golden["prompt_ids"])))
         self.assertEqual([int(line.split("\t")[0]) for line in done.stdout.splitlines()], golden["output_ids"])
+
+
+class Up(unittest.TestCase):
+    def test_its_help_is_printed_without_a_build(self):
+        with tempfile.TemporaryDirectory() as directory:  # there is nothing to build here, and no tools/setup
+            os.mkdir(os.path.join(directory, "tools"))
+            script = shutil.copy(os.path.join(shoal_program.ROOT, "tools", "up"), os.path.join(directory, "tools"))
+            for arguments in (["--help"], ["-h"], ["--port", "0", "--help"]):
+                done = subprocess.run([script, *arguments], capture_output=True, text=True, timeout=shoal_program.DEADLINE_S)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertRegex(done.stdout, r"^Usage: tools/up ")
+            self.assertNotEqual(subprocess.run([script], capture_output=True, timeout=shoal_program.DEADLINE_S).returncode, 0)
 
 
 if __name__ == "__main__":
