@@ -188,7 +188,7 @@ TEST_CASE_TEMPLATE("stopping calls back everything once, and refuses what comes 
 }
 
 TEST_CASE_TEMPLATE("what waits for a peer that stops is lost at once", Row, MemoryRow, TcpRow) {
-  TwoNodes<Row> nodes;
+  TwoNodes<Row> nodes({.idle = kNeverIdle});
   Gate gate;
   nodes.b->transport->on_message(0, [&gate](NodeId, const Buffer&) { gate.pass(); });
   nodes.a->send(nodes.b->id, 0, bytes_of(10, 1));
@@ -200,7 +200,7 @@ TEST_CASE_TEMPLATE("what waits for a peer that stops is lost at once", Row, Memo
 }
 
 TEST_CASE_TEMPLATE("dead and silent peers delay nobody else", Row, MemoryRow, TcpRow) {
-  TwoNodes<Row> nodes;
+  TwoNodes<Row> nodes({.idle = kNeverIdle});
   const PeerAddress silent = nodes.row.silent_peer(NodeId{5});
   const PeerAddress dead = nodes.row.dead_peer(NodeId{6});
   nodes.a->transport->set_peer(silent);

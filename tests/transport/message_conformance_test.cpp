@@ -104,6 +104,7 @@ TEST_CASE_TEMPLATE("a held handler stops the sender at credit and queue, and not
   for (std::uint64_t i = 0; i < 50; ++i) {
     nodes.a->send(nodes.b->id, 4, numbered(i, 1000));
   }
+  nodes.row.wait_until_begun(*nodes.a->transport);
   CHECK(handled.size() == 0);
   gate.open();
   const auto sent = nodes.a->sent.wait(50);

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <vector>
 
 #include "tests/transport/waits.h"
 #include "transport/checksum.h"
@@ -55,8 +56,10 @@ void RawSocket::write(std::span<const std::byte> bytes) {
 void RawSocket::write_frame(FrameHeader header, std::span<const std::byte> payload) {
   header.length = static_cast<std::uint32_t>(payload.size());
   header.checksum = transport::crc32c(payload);
-  write(encode(header));
-  write(payload);
+  const transport::HeaderBytes encoded = encode(header);
+  std::vector<std::byte> frame(encoded.begin(), encoded.end());
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  write(frame);
 }
 
 bool RawSocket::read_all(std::span<std::byte> bytes) {

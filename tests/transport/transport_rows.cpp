@@ -18,6 +18,11 @@ std::unique_ptr<Transport> MemoryRow::open(NodeId node,
   return fabric_.open(node, incarnation, limits);
 }
 
+// Calls begin before they return.
+void MemoryRow::wait_until_begun(Transport& endpoint) {
+  static_cast<void>(endpoint);
+}
+
 PeerAddress MemoryRow::silent_peer(NodeId node) {
   const std::lock_guard lock(mutex_);
   silent_.insert(node);
@@ -39,6 +44,15 @@ std::unique_ptr<Transport> TcpRow::open(NodeId node,
       "tcp", {node, incarnation, "conformance", "127.0.0.1", 0, limits, clock_now});
   REQUIRE(opened.has_value());
   return *std::move(opened);
+}
+
+// Calls begin in order on the endpoint's thread: an answer to the last tells that all have.
+void TcpRow::wait_until_begun(Transport& endpoint) {
+  Inbox<bool> answered;
+  endpoint.fetch(NodeId{999}, BufferKey{1}, later(), [&answered](const Result<Buffer>& bytes) {
+    answered.put(bytes.has_value());
+  });
+  CHECK(answered.wait(1).size() == 1);
 }
 
 PeerAddress TcpRow::silent_peer(NodeId node) {

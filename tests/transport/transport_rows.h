@@ -26,6 +26,8 @@ class MemoryRow {
   std::unique_ptr<Transport> open(NodeId node,
                                   IncarnationId incarnation,
                                   const TransportLimits& limits);
+  // Returns when all that was asked of the endpoint before has begun or was refused.
+  void wait_until_begun(Transport& endpoint);
   // A peer that takes what it is sent and never answers.
   PeerAddress silent_peer(NodeId node);
   // A peer whose process is gone.
@@ -51,6 +53,7 @@ class TcpRow {
   std::unique_ptr<Transport> open(NodeId node,
                                   IncarnationId incarnation,
                                   const TransportLimits& limits);
+  void wait_until_begun(Transport& endpoint);
   PeerAddress silent_peer(NodeId node);
   PeerAddress dead_peer(NodeId node);
 

@@ -11,6 +11,9 @@
 
 namespace shoal::testing {
 
+// For tests of what must not take until a connection counts as idle.
+inline constexpr std::chrono::hours kNeverIdle(1);
+
 inline Buffer bytes_of(std::size_t size, std::uint64_t seed) {
   auto bytes = std::make_shared<std::vector<std::byte>>(size);
   std::mt19937_64 random(seed);

@@ -56,17 +56,18 @@ void Loop::run(const std::atomic<bool>& stopping) {
   while (!stopping) {
     turn();
   }
-  for (auto work = mailbox_.take_or_close(); !work.empty(); work = mailbox_.take_or_close()) {
-    for (const Mailbox::Work& one : work) {
-      one();
-    }
+  stop();
+}
+
+// What is asked of a loop that is stopping begins, so that it ends like the rest.
+void Loop::stop() {
+  do {
     for (const std::uint64_t id : operations_.all()) {
       complete(id, fail(Code::kUnavailable, "the transport stopped"));
     }
-  }
-  for (const std::uint64_t id : operations_.all()) {
-    complete(id, fail(Code::kUnavailable, "the transport stopped"));
-  }
+  } while (take_last_work());
+  sessions_.clear();
+  listener_ = FileDescriptor();
 }
 
 void Loop::turn() {
@@ -111,6 +112,15 @@ void Loop::take_work() {
   for (const Mailbox::Work& work : mailbox_.take()) {
     work();
   }
+}
+
+// False: there was none, and the mailbox is closed.
+bool Loop::take_last_work() {
+  const std::vector<Mailbox::Work> last = mailbox_.take_or_close();
+  for (const Mailbox::Work& work : last) {
+    work();
+  }
+  return !last.empty();
 }
 
 void Loop::expire() {

@@ -35,7 +35,7 @@ class Loop final : private Completions, private Host {
        LoopCounts& counts);
   ~Loop() override = default;
 
-  // Until the flag is set and the mailbox is closed and empty.
+  // Until the flag is set. Then the mailbox and the sockets are closed and all was called back.
   void run(const std::atomic<bool>& stopping);
 
   // By work from the mailbox.
@@ -58,8 +58,10 @@ class Loop final : private Completions, private Host {
   bool hand_over(NodeId from, std::uint8_t channel, Buffer message) override;
 
   void turn();
+  void stop();
   int timeout() const;
   void take_work();
+  bool take_last_work();
   void accept_some();
   void service(Session& session);
   void flush(Session& session);
@@ -77,7 +79,7 @@ class Loop final : private Completions, private Host {
 
   const TransportParams& params_;
   const std::uint32_t cluster_;
-  const FileDescriptor listener_;
+  FileDescriptor listener_;
   Mailbox& mailbox_;
   const Offers& offers_;
   LoopCounts& counts_;
