@@ -54,6 +54,9 @@ struct Endpoint {
 
 using EndpointRef = std::shared_ptr<Endpoint>;
 
+// kPeerLost, with the node's name.
+tl::unexpected<Error> lost_peer(NodeId node, const char* why);
+
 class MemoryFabric::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(FabricParts parts) : parts_(std::move(parts)) {}

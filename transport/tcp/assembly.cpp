@@ -1,4 +1,5 @@
-// Capacity grows fourfold, so that little is copied again.
+// Address space for what is usual at once, then fourfold: little is copied again. Pages that no byte
+// has reached cost nothing.
 #include "transport/tcp/assembly.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 namespace shoal::transport {
 
 Result<Landing> Assembly::grow(const FrameHeader& piece) {
-  constexpr std::size_t kFirst = std::size_t{1} << 20;
+  constexpr std::size_t kFirst = std::size_t{16} << 20;
   const std::size_t filled = bytes_->size();
   const std::size_t size = filled + piece.length;
   if (piece.argument != total_ || size > total_ || (piece.length == 0 && total_ > 0)) {

@@ -58,6 +58,7 @@ class TcpTransport final : public Transport {
   }
 
   void stop() override {
+    CHECK(std::this_thread::get_id() != thread_.get_id());
     const std::lock_guard lock(stop_mutex_);
     stopping_ = true;
     post([] {});  // wakes the thread
