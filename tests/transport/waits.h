@@ -25,11 +25,10 @@ inline Instant later() {
 template <class T>
 class Inbox {
  public:
+  // Tells under the lock: whoever waits may end this object next.
   void put(T value) {
-    {
-      const std::lock_guard lock(mutex_);
-      values_.push_back(std::move(value));
-    }
+    const std::lock_guard lock(mutex_);
+    values_.push_back(std::move(value));
     changed_.notify_all();
   }
 
@@ -57,10 +56,8 @@ class Gate {
   ~Gate() { open(); }
 
   void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_open_ = true;
-    }
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
     changed_.notify_all();
   }
 
