@@ -21,9 +21,11 @@
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
+#include "actors/topology.h"
 #include "kernels/backend.h"
 #include "kernels/launch_queue.h"
 #include "schemas/units.h"
+#include "transport/transport.h"
 
 namespace shoal {
 
@@ -35,6 +37,7 @@ struct NodeOptions {
   PrefillSchedule::Limits prefill_limits;
   std::size_t prefill_queue = 0;  // per class
   std::int64_t prefill_group_queue = 0;
+  std::int64_t kv_blocks = 0;  // of one device
   std::int64_t decode_batch = 0;
   std::size_t decode_queue = 0;
   Position context = 0;     // prompt plus answer
@@ -47,6 +50,31 @@ struct NodeOptions {
   std::int64_t restarts = 0;
   Nanos restart_window{0};
 };
+
+struct LinkLimits {
+  std::size_t message = 0;  // bytes of one message
+  std::size_t window = 0;   // bytes on the way that the other side has not handled yet
+  std::size_t queue = 0;    // bytes waiting for the window; beyond, the link is lost
+};
+
+// The other nodes, and the ports to them.
+struct ClusterContext {
+  NodeId self;
+  Topology topology;
+  LinkLimits limits;
+  LinkPort* links = nullptr;
+  transport::Transport* transport = nullptr;
+  transport::ClusterStore* store = nullptr;  // at the owner
+  std::uint64_t process = 0;                 // drawn at start, 48 bits
+  std::atomic<std::uint64_t> incarnation{0};
+};
+
+// The transport goes by the process, the membership by each life of the node in it.
+inline constexpr int kLifeBits = 16;
+
+constexpr IncarnationId process_of(IncarnationId incarnation) {
+  return IncarnationId{incarnation.value >> kLifeBits};
+}
 
 // A device and what its workers share.
 struct DevicePort {
@@ -98,14 +126,23 @@ class HealthBoard {
 struct NodeContext {
   NodeOptions options;
   kernels::ModelShape shape;
-  std::vector<DevicePort> devices;  // one rank each
+  NodeRoles roles;
+  std::vector<DevicePort> devices;  // one rank each; none without prefill and decode
   std::function<Instant()> now;
   EventLog log;
   NodeMetrics metrics;
   ShardTable shards;
   OpenAnswers open;
   HealthBoard health;
-  std::atomic<bool> serving{true};  // false once and for all when the supervisor gave up
+  std::atomic<bool> serving{true};          // false once and for all when the supervisor gave up
+  std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
+  std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
+
+  transport::Transport* transport() const {
+    return cluster == nullptr ? nullptr : cluster->transport;
+  }
+
+  BufferKey next_buffer() { return BufferKey{++buffers}; }
 };
 
 using ContextPtr = std::shared_ptr<NodeContext>;
@@ -116,6 +153,10 @@ struct PartSeat {
   ContextPtr node;
   WiringPtr wiring = std::make_shared<const Wiring>();
   std::uint64_t progress = 0;  // things finished; the supervisor looks whether it moves
+
+  const RouterActor& router_of(const Placement& placement) const {
+    return wiring->at(placement.router).router;
+  }
 
   void answer_ping(bool has_work) const {
     notify(wiring->supervisor, Heartbeat{part, progress, has_work});

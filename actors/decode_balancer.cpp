@@ -1,4 +1,5 @@
-// Places handed-over sequences on decode ranks, in order of arrival, as long as a batch has room.
+// Places the handed-over sequences of one router on decode ranks, in order of arrival, as long as a
+// batch has room and memory.
 #include "actors/decode_balancer.h"
 
 #include <algorithm>
@@ -17,25 +18,43 @@ namespace {
 struct DecodeBalancer {
   static inline const char* name = "decode_balancer";
 
+  // What this part knows of one node's group.
+  struct Site {
+    std::uint64_t session = 0;
+    DecodeLoad load;                    // its last report
+    std::deque<AttemptKey> on_the_way;  // sent, and not in the report yet
+    std::uint64_t sent = 0;
+  };
+
   struct Placed {
-    std::size_t rank = 0;
-    Position tokens = 0;
+    SiteRef site;
+    std::uint32_t rank = 0;
+    Handover handover;  // without its KV: a lease must end with the sequence
+  };
+
+  // A rank of the whole cluster, in the order the policy sees it.
+  struct Place {
+    NodeId node;
+    std::uint32_t rank = 0;
   };
 
   PartSeat seat;
   std::optional<CostModel> cost;
   std::deque<Handover> queue;
+  std::vector<Site> sites;  // by NodeId
   std::map<AttemptKey, Placed> placed;
 
   void start(ContextPtr node, std::uint32_t part);
   void place(const PlaceDecode& message);
   void release(const ReleaseAttempt& message);
   void left(const DecodeLeft& message);
+  void refused(const DecodeRefused& message);
+  void report(const DecodeLoad& message);
   void rewire(const Rewire& message);
 
   void dispatch();
-  std::vector<DecodeRank> ranks() const;
-  void send(Handover handover, const DecodeChoice& choice);
+  std::vector<DecodeRank> ranks(std::vector<Place>& places) const;
+  void send(Handover handover, const Place& place, const DecodeChoice& choice);
 };
 
 void DecodeBalancer::start(ContextPtr node, std::uint32_t part) {
@@ -45,7 +64,7 @@ void DecodeBalancer::start(ContextPtr node, std::uint32_t part) {
 
 void DecodeBalancer::place(const PlaceDecode& message) {
   if (queue.size() >= seat.node->options.decode_queue) {
-    notify(seat.wiring->router,
+    notify(seat.wiring->here().router,
            AttemptRefused{message.handover.key(),
                           Error{Code::kNoCapacity, "too many answers wait for a place in decode"},
                           std::chrono::seconds(1)});
@@ -55,12 +74,24 @@ void DecodeBalancer::place(const PlaceDecode& message) {
   dispatch();
 }
 
-// Behind the hand-over on the same path, in case it went to the group already.
+// Behind the hand-over on the same path, in case it went to a group already. An attempt that this
+// part never placed may be with any group.
 void DecodeBalancer::release(const ReleaseAttempt& message) {
-  std::erase_if(queue,
-                [&message](const Handover& waiting) { return waiting.key() == message.key; });
-  placed.erase(message.key);
-  notify(seat.wiring->decode_group, message);
+  const auto waits = std::find_if(queue.begin(), queue.end(), [&message](const Handover& waiting) {
+    return waiting.key() == message.key;
+  });
+  if (waits != queue.end()) {
+    queue.erase(waits);
+  } else if (const auto place = placed.find(message.key); place != placed.end()) {
+    if (!seat.wiring->lost(place->second.site)) {
+      notify(seat.wiring->at(place->second.site.node).decode_group, message);
+    }
+    placed.erase(place);
+  } else {
+    for (const NodeParts& node : seat.wiring->nodes) {
+      notify(node.decode_group, message);
+    }
+  }
   dispatch();
 }
 
@@ -71,21 +102,79 @@ void DecodeBalancer::left(const DecodeLeft& message) {
   dispatch();
 }
 
-void DecodeBalancer::rewire(const Rewire& message) {
-  seat.wiring = message.wiring;
+// The memory that the report promised went to somebody else: first in the queue again.
+void DecodeBalancer::refused(const DecodeRefused& message) {
+  const auto place = placed.find(message.key);
+  if (place != placed.end() && place->second.site == seat.wiring->site(message.node)) {
+    queue.push_front(std::move(place->second.handover));
+    placed.erase(place);
+    for (DecodeRankLoad& rank : sites[message.node.value].load.ranks) {
+      rank.free_blocks = 0;  // until its next report
+    }
+    dispatch();
+  }
+}
+
+void DecodeBalancer::report(const DecodeLoad& message) {
+  if (message.node.value >= sites.size()) {
+    return;
+  }
+  Site& site = sites[message.node.value];
+  if (message.received > site.sent) {
+    return;  // of a session that this part has not heard of yet
+  }
+  site.load = message;
+  while (site.on_the_way.size() > site.sent - message.received) {
+    site.on_the_way.pop_front();
+  }
   dispatch();
 }
 
-std::vector<DecodeRank> DecodeBalancer::ranks() const {
-  std::vector<DecodeRank> ranks(seat.node->devices.size());
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    ranks[r].alive = static_cast<bool>(seat.wiring->decode_group);
-    ranks[r].device = static_cast<std::uint32_t>(r);
-    ranks[r].free_blocks = seat.node->devices[r].backend->arena().free_blocks();
+void DecodeBalancer::rewire(const Rewire& message) {
+  seat.wiring = message.wiring;
+  sites.resize(seat.wiring->nodes.size());
+  for (std::size_t n = 0; n < sites.size(); ++n) {
+    if (sites[n].session != seat.wiring->nodes[n].session) {
+      sites[n] = Site{.session = seat.wiring->nodes[n].session, .load = {}, .on_the_way = {}};
+    }
+  }
+  std::erase_if(placed, [this](const auto& entry) { return seat.wiring->lost(entry.second.site); });
+  dispatch();
+}
+
+// Ranks that have reported, with what is on the way to them.
+std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const {
+  std::vector<DecodeRank> ranks;
+  std::vector<std::size_t> first(sites.size());
+  for (std::uint32_t n = 0; n < sites.size(); ++n) {
+    first[n] = ranks.size();
+    for (std::uint32_t r = 0; r < sites[n].load.ranks.size(); ++r) {
+      const DecodeRankLoad& load = sites[n].load.ranks[r];
+      ranks.push_back({.alive = static_cast<bool>(seat.wiring->nodes[n].decode_group),
+                       .device = static_cast<std::uint32_t>(ranks.size()),
+                       .live = load.others,
+                       .kv_tokens = load.others_tokens,
+                       .free_blocks = load.free_blocks});
+      places.push_back({NodeId{n}, r});
+    }
   }
   for (const auto& [key, place] : placed) {
-    ++ranks[place.rank].live;
-    ranks[place.rank].kv_tokens += place.tokens;
+    const std::size_t index = first[place.site.node.value] + place.rank;
+    if (index < ranks.size()) {
+      ++ranks[index].live;
+      ranks[index].kv_tokens += place.handover.position;
+    }
+  }
+  for (std::size_t n = 0; n < sites.size(); ++n) {
+    for (const AttemptKey& key : sites[n].on_the_way) {
+      const auto place = placed.find(key);
+      if (place != placed.end() && place->second.handover.buffer.value != 0) {
+        const std::size_t index = first[n] + place->second.rank;
+        if (index < ranks.size()) {
+          ranks[index].free_blocks -= place->second.handover.placement->blocks;
+        }
+      }
+    }
   }
   return ranks;
 }
@@ -93,30 +182,48 @@ std::vector<DecodeRank> DecodeBalancer::ranks() const {
 void DecodeBalancer::dispatch() {
   while (!queue.empty()) {
     const Handover& next = queue.front();
-    // The worst case was reserved before prefill and moves along: nothing to reserve here.
-    const DecodeNeed need{.device = next.device, .blocks = 0, .tokens = next.position};
-    const auto choice = pick_decode_rank(ranks(), need, *cost, seat.node->options.decode_batch);
+    std::vector<Place> places;
+    const std::vector<DecodeRank> now = ranks(places);
+    DecodeNeed need{.device = {}, .blocks = next.placement->blocks, .tokens = next.position};
+    if (next.kv) {
+      // It stays where it is, and the worst case that was reserved before prefill moves along.
+      need.blocks = 0;
+      need.device = static_cast<std::uint32_t>(places.size());  // until it has reported: nowhere
+      for (std::uint32_t i = 0; i < places.size(); ++i) {
+        if (places[i].node == next.node && places[i].rank == next.rank) {
+          need.device = i;
+        }
+      }
+    }
+    const auto choice = pick_decode_rank(now, need, *cost, seat.node->options.decode_batch);
     if (!choice) {
       break;
     }
     Handover handover = std::move(queue.front());
     queue.pop_front();
-    send(std::move(handover), *choice);
+    send(std::move(handover), places[choice->rank], *choice);
   }
   seat.node->metrics.decode_queued = static_cast<std::int64_t>(queue.size());
   seat.node->metrics.decode_live = static_cast<std::int64_t>(placed.size());
 }
 
-void DecodeBalancer::send(Handover handover, const DecodeChoice& choice) {
+void DecodeBalancer::send(Handover handover, const Place& place, const DecodeChoice& choice) {
   const AttemptKey key = handover.key();
-  const auto rank = static_cast<std::uint32_t>(choice.rank);
-  placed[key] = {choice.rank, handover.position};
+  const SiteRef site = seat.wiring->site(place.node);
+  Placed& entry = placed[key];
+  entry = {site, place.rank, handover};
+  entry.handover.kv = nullptr;
+  sites[place.node.value].on_the_way.push_back(key);
+  ++sites[place.node.value].sent;
   ++seat.progress;
   seat.node->log.event(LogLevel::kDebug,
                        "decode.placed",
-                       {{"request", key.request}, {"rank", rank}, {"step_ns", choice.step}});
-  notify(seat.wiring->router, DecodePlaced{key, rank});
-  notify(seat.wiring->decode_group, JoinDecode{std::move(handover), rank});
+                       {{"request", key.request},
+                        {"node", place.node},
+                        {"rank", place.rank},
+                        {"step_ns", choice.step}});
+  notify(seat.wiring->here().router, DecodePlaced{key, site});
+  notify(seat.wiring->at(place.node).decode_group, JoinDecode{std::move(handover), place.rank, {}});
 }
 
 DecodeBalancerActor::behavior_type decode_balancer(
@@ -130,6 +237,8 @@ DecodeBalancerActor::behavior_type decode_balancer(
       [self](const PlaceDecode& m) { self->state.place(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
       [self](const DecodeLeft& m) { self->state.left(m); },
+      [self](const DecodeRefused& m) { self->state.refused(m); },
+      [self](const DecodeLoad& m) { self->state.report(m); },
   };
 }
 

@@ -1,9 +1,9 @@
-// Starts a step over all ranks when the last one is done, with whoever lives then: joining and
-// leaving happen between steps.
+// Takes KV memory for what comes from other processes, and starts a step over all ranks when the
+// last one is done, with whoever is ready then: joining and leaving happen between steps.
 #include "actors/decode_group.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -17,25 +17,40 @@ struct DecodeGroup {
     DecodeWorkerActor worker;
     EpochId epoch;
     bool awaited = false;  // part of the running step
-    std::set<AttemptKey> live;
+  };
+
+  struct Held {
+    PlacementPtr placement;
+    std::uint32_t rank = 0;
+    Position tokens = 0;  // at the hand-over
+    bool ready = false;   // its KV is on the rank
   };
 
   PartSeat seat;
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
+  std::map<AttemptKey, Held> held;
+  std::vector<std::uint64_t> received;  // hand-overs, by router's NodeId
+  std::int64_t told_free = 0;           // free blocks in the last report
   StepId step;
   Instant step_started{};
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
+  void tick();
   void join(JoinDecode& message);
   void release(const ReleaseAttempt& message);
+  void ready(const DecodeReady& message);
   void step_done(const DecodeStepDone& message);
   void lose(std::uint32_t rank);
 
+  bool take_memory(const JoinDecode& message, KvLeasePtr& kv);
   void run_step();
   bool running() const;
-  bool has_work() const;
+  void let_go(const std::vector<AttemptKey>& keys);
+  void report();
+  std::int64_t free_blocks() const;
+  const DecodeBalancerActor& balancer_of(const Placement& placement) const;
 };
 
 void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
@@ -43,8 +58,27 @@ void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
   ranks.resize(seat.node->devices.size());
 }
 
+const DecodeBalancerActor& DecodeGroup::balancer_of(const Placement& placement) const {
+  return seat.wiring->at(placement.router).decode_balancer;
+}
+
 void DecodeGroup::rewire(const Rewire& message) {
-  seat.wiring = message.wiring;
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  received.resize(seat.wiring->nodes.size());
+  std::vector<AttemptKey> orphaned;
+  for (std::uint32_t n = 0; n < received.size(); ++n) {
+    if (seat.wiring->lost(before->site(NodeId{n}))) {
+      received[n] = 0;
+      for (const auto& [key, work] : held) {
+        if (work.placement->router == NodeId{n}) {
+          orphaned.push_back(key);
+        }
+      }
+    }
+  }
+  for (const AttemptKey& key : orphaned) {
+    release({key});
+  }
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     const DecodeWorkerActor& worker = seat.wiring->decode_workers[r];
     if (ranks[r].worker != worker) {
@@ -54,26 +88,62 @@ void DecodeGroup::rewire(const Rewire& message) {
       ranks[r].worker = worker;
     }
   }
+  report();
+}
+
+// Memory comes back when a step lets go of it, which no message says.
+void DecodeGroup::tick() {
+  if (free_blocks() > told_free) {
+    report();
+  }
 }
 
 void DecodeGroup::join(JoinDecode& message) {
-  const AttemptKey key = message.handover.key();
-  Rank& rank = ranks.at(message.rank);
+  const Placement& placement = *message.handover.placement;
+  const AttemptKey key = placement.key();
+  if (placement.router.value >= received.size() || message.rank >= ranks.size()) {
+    return;
+  }
+  ++received[placement.router.value];
+  Rank& rank = ranks[message.rank];
   if (!rank.worker) {
-    notify(seat.wiring->decode_balancer, DecodeLeft{{key}});
-    notify(seat.wiring->router,
+    notify(balancer_of(placement), DecodeLeft{{key}});
+    notify(seat.router_of(placement),
            AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
     return;
   }
-  rank.live.insert(key);
+  if (!message.handover.kv && !take_memory(message, message.handover.kv)) {
+    notify(balancer_of(placement), DecodeRefused{key, seat.wiring->self});
+    report();
+    return;
+  }
+  held[key] = {message.handover.placement, message.rank, message.handover.position, false};
+  message.epoch = rank.epoch;
   notify(rank.worker, std::move(message));
-  run_step();
+  report();
+}
+
+bool DecodeGroup::take_memory(const JoinDecode& message, KvLeasePtr& kv) {
+  kernels::KvArena& arena = seat.node->devices[message.rank].backend->arena();
+  kv = KvLease::take(arena, message.handover.placement->blocks, [] {});
+  return kv != nullptr;
+}
+
+void DecodeGroup::ready(const DecodeReady& message) {
+  const auto work = held.find(message.key);
+  if (work != held.end() && work->second.rank == message.rank &&
+      ranks.at(message.rank).epoch == message.epoch) {
+    work->second.ready = true;
+    run_step();
+  }
 }
 
 void DecodeGroup::release(const ReleaseAttempt& message) {
-  for (Rank& rank : ranks) {
-    rank.live.erase(message.key);
-    notify(rank.worker, message);
+  const auto work = held.find(message.key);
+  if (work != held.end()) {
+    notify(ranks[work->second.rank].worker, message);
+    held.erase(work);
+    report();
   }
 }
 
@@ -81,21 +151,25 @@ bool DecodeGroup::running() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return rank.awaited; });
 }
 
-bool DecodeGroup::has_work() const {
-  return std::any_of(
-      ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.live.empty(); });
-}
-
 void DecodeGroup::run_step() {
-  if (running() || !has_work()) {
+  if (running()) {
+    return;
+  }
+  std::vector<std::vector<AttemptKey>> rows(ranks.size());
+  for (const auto& [key, work] : held) {
+    if (work.ready) {
+      rows[work.rank].push_back(key);
+    }
+  }
+  if (std::all_of(rows.begin(), rows.end(), [](const auto& of_rank) { return of_rank.empty(); })) {
     return;
   }
   ++step.value;
   step_started = seat.node->now();
-  for (Rank& rank : ranks) {
-    if (!rank.live.empty()) {
-      rank.awaited = true;
-      notify(rank.worker, DecodeStep{rank.epoch, step, {rank.live.begin(), rank.live.end()}});
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (!rows[r].empty()) {
+      ranks[r].awaited = true;
+      notify(ranks[r].worker, DecodeStep{ranks[r].epoch, step, std::move(rows[r])});
     }
   }
 }
@@ -107,15 +181,27 @@ void DecodeGroup::step_done(const DecodeStepDone& message) {
   }
   rank.awaited = false;
   ++seat.progress;
-  for (const AttemptKey& key : message.ended) {
-    rank.live.erase(key);
-  }
-  if (!message.ended.empty()) {
-    notify(seat.wiring->decode_balancer, DecodeLeft{message.ended});
-  }
+  let_go(message.ended);
   if (!running()) {
     seat.node->metrics.decode_turnaround_ns += (seat.node->now() - step_started).count();
     run_step();
+  }
+}
+
+// Places are free again.
+void DecodeGroup::let_go(const std::vector<AttemptKey>& keys) {
+  std::map<NodeId, std::vector<AttemptKey>> by_router;
+  for (const AttemptKey& key : keys) {
+    if (const auto work = held.find(key); work != held.end()) {
+      by_router[work->second.placement->router].push_back(key);
+      held.erase(work);
+    }
+  }
+  for (auto& [router, left] : by_router) {
+    notify(seat.wiring->at(router).decode_balancer, DecodeLeft{std::move(left)});
+  }
+  if (!by_router.empty()) {
+    report();
   }
 }
 
@@ -125,15 +211,44 @@ void DecodeGroup::lose(std::uint32_t lost) {
   rank.worker = nullptr;
   rank.awaited = false;
   ++rank.epoch.value;
-  const std::set<AttemptKey> live = std::exchange(rank.live, {});
-  for (const AttemptKey& key : live) {
-    notify(seat.wiring->router,
-           AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+  std::vector<AttemptKey> ended;
+  for (const auto& [key, work] : held) {
+    if (work.rank == lost) {
+      ended.push_back(key);
+      notify(seat.router_of(*work.placement),
+             AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+    }
   }
-  if (!live.empty()) {
-    notify(seat.wiring->decode_balancer, DecodeLeft{{live.begin(), live.end()}});
-  }
+  let_go(ended);
   run_step();
+}
+
+std::int64_t DecodeGroup::free_blocks() const {
+  std::int64_t free = 0;
+  for (const DevicePort& device : seat.node->devices) {
+    free += device.backend->arena().free_blocks();
+  }
+  return free;
+}
+
+void DecodeGroup::report() {
+  told_free = free_blocks();
+  for (std::uint32_t n = 0; n < received.size(); ++n) {
+    if (!seat.wiring->nodes[n].decode_balancer) {
+      continue;
+    }
+    DecodeLoad load{seat.wiring->self, std::vector<DecodeRankLoad>(ranks.size()), received[n]};
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      load.ranks[r].free_blocks = seat.node->devices[r].backend->arena().free_blocks();
+    }
+    for (const auto& [key, work] : held) {
+      if (work.placement->router != NodeId{n}) {
+        ++load.ranks[work.rank].others;
+        load.ranks[work.rank].others_tokens += work.tokens;
+      }
+    }
+    notify(seat.wiring->nodes[n].decode_balancer, std::move(load));
+  }
 }
 
 DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<DecodeGroup> self,
@@ -143,11 +258,17 @@ DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<
   state.start(std::move(node), part);
   state.monitors.start(self,
                        [&state](std::uint32_t rank, const std::string&) { state.lose(rank); });
+  send_after(self, state.seat.node->options.tick, Tick{});
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
-      [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
+      [self](const Ping&) { self->state.seat.answer_ping(!self->state.held.empty()); },
+      [self](const Tick&) {
+        self->state.tick();
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
       [self](JoinDecode& m) { self->state.join(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](const DecodeReady& m) { self->state.ready(m); },
       [self](const DecodeStepDone& m) { self->state.step_done(m); },
   };
 }

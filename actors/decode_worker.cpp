@@ -1,11 +1,13 @@
 // One row per running sequence and step; what ends is let go at once, and its memory with it.
 #include "actors/decode_worker.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "actors/kv_image.h"
 #include "actors/step_results.h"
 
 namespace shoal {
@@ -24,27 +26,105 @@ struct DecodeWorker {
   DecodeWorkerActor me;
   std::uint32_t rank = 0;
   std::map<AttemptKey, Handover> sequences;
+  std::map<AttemptKey, JoinDecode> arriving;  // their KV is on the way
   std::optional<Running> running;
 
   void join(JoinDecode& message);
+  void fetched(const KvFetched& message);
+  void imported(const KvImported& message);
 
-  void release(const ReleaseAttempt& message) { sequences.erase(message.key); }
+  void release(const ReleaseAttempt& message) {
+    sequences.erase(message.key);
+    arriving.erase(message.key);
+  }
 
   void step(const DecodeStep& message);
   void computed(const DecodeComputed& message);
 
+  void joined(Handover handover, EpochId epoch);
+  void lose_arriving(const AttemptKey& key, const Error& error);
+  void lose(const Placement& placement, const Error& error) const;
   kernels::RowRun row_run(const Handover& sequence) const;
   bool advance(Handover& sequence,
                const kernels::RunResult& result,
                ShardBatches& batches,
-               std::vector<AnswerDone>& done);
+               std::vector<std::pair<PlacementPtr, AnswerDone>>& done);
   void lose_all(const Running& step, const Error& error);
 };
 
 void DecodeWorker::join(JoinDecode& message) {
   const AttemptKey key = message.handover.key();
-  sequences[key] = std::move(message.handover);
-  notify(seat.wiring->router, DecodeJoined{key, rank});
+  if (message.handover.buffer == BufferKey{}) {
+    joined(std::move(message.handover), message.epoch);
+    return;
+  }
+  const Submission& submission = *message.handover.placement->submission;
+  const Instant due = std::min(submission.deadline,
+                               seat.node->now() + seat.node->options.request_limits.handing_over);
+  const NodeId from = message.handover.node;
+  const BufferKey buffer = message.handover.buffer;
+  arriving.insert_or_assign(key, std::move(message));
+  seat.node->transport()->fetch(
+      from, buffer, due, [worker = me, key](Result<transport::Buffer> image) {
+        notify(worker, KvFetched{key, std::move(image)});
+      });
+}
+
+void DecodeWorker::fetched(const KvFetched& message) {
+  const auto entry = arriving.find(message.key);
+  if (entry == arriving.end()) {
+    return;  // released meanwhile
+  }
+  if (!message.image) {
+    lose_arriving(message.key, message.image.error());
+    return;
+  }
+  const Handover& handover = entry->second.handover;
+  if (const auto checked = check_kv_image(handover, **message.image); !checked) {
+    lose_arriving(message.key, checked.error());
+    return;
+  }
+  kernels::KvImport copy{.queue = kernels::Queue::kDecode,
+                         .sequence = handover.kv->sequence(),
+                         .blocks = handover.kv->table(handover.position),
+                         .image = *message.image,
+                         .offset = kKvImageHeader,
+                         .done = {}};
+  // The lease rides with the copy: no block is given away under it, whoever dies.
+  copy.done = [worker = me, key = message.key, lease = handover.kv](Result<void> outcome) {
+    notify(worker, KvImported{key, std::move(outcome)});
+  };
+  seat.node->devices[rank].launcher->copy_in(std::move(copy));
+}
+
+void DecodeWorker::imported(const KvImported& message) {
+  if (!arriving.contains(message.key)) {
+    return;  // released meanwhile
+  }
+  if (!message.outcome) {
+    lose_arriving(message.key, message.outcome.error());
+    return;
+  }
+  JoinDecode arrived = std::move(arriving.extract(message.key).mapped());
+  joined(std::move(arrived.handover), arrived.epoch);
+}
+
+void DecodeWorker::joined(Handover handover, EpochId epoch) {
+  const AttemptKey key = handover.key();
+  ++seat.progress;
+  notify(seat.router_of(*handover.placement), DecodeJoined{key, rank});
+  sequences.insert_or_assign(key, std::move(handover));
+  notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
+}
+
+// The router releases it everywhere.
+void DecodeWorker::lose_arriving(const AttemptKey& key, const Error& error) {
+  const auto entry = arriving.extract(key);
+  lose(*entry.mapped().handover.placement, error);
+}
+
+void DecodeWorker::lose(const Placement& placement, const Error& error) const {
+  notify(seat.router_of(placement), AttemptLost{placement.key(), error});
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
@@ -100,7 +180,7 @@ void DecodeWorker::computed(const DecodeComputed& message) {
     return;
   }
   ShardBatches batches;
-  std::vector<AnswerDone> done;
+  std::vector<std::pair<PlacementPtr, AnswerDone>> done;
   DecodeStepDone report{.epoch = step.epoch, .step = step.step, .rank = rank, .ended = {}};
   for (std::size_t i = 0; i < step.rows.size(); ++i) {
     const auto sequence = sequences.find(step.rows[i]);
@@ -110,22 +190,21 @@ void DecodeWorker::computed(const DecodeComputed& message) {
       sequences.erase(sequence);
     }
   }
-  batches.send(seat.wiring->gateway);
-  for (AnswerDone& ended : done) {
-    notify(seat.wiring->router, std::move(ended));
+  batches.send(*seat.wiring);
+  for (auto& [placement, ended] : done) {
+    notify(seat.router_of(*placement), std::move(ended));
   }
-  notify(seat.wiring->decode_group, std::move(report));
+  notify(seat.wiring->here().decode_group, std::move(report));
 }
 
 // False: the answer is complete.
 bool DecodeWorker::advance(Handover& sequence,
                            const kernels::RunResult& result,
                            ShardBatches& batches,
-                           std::vector<AnswerDone>& done) {
+                           std::vector<std::pair<PlacementPtr, AnswerDone>>& done) {
   const Placement& placement = *sequence.placement;
   if (result.token < 0) {
-    notify(seat.wiring->router,
-           AttemptLost{placement.key(), Error{Code::kInternal, "the device drew no token"}});
+    lose(placement, Error{Code::kInternal, "the device drew no token"});
     return false;
   }
   ++sequence.position;
@@ -133,19 +212,20 @@ bool DecodeWorker::advance(Handover& sequence,
   sequence.token = result.token;
   TokenRun run = token_run(placement, result, sequence.position, sequence.answered);
   const Finish finish = run.finish;
-  batches.add(placement.submission->shard, std::move(run));
+  batches.add(*placement.submission, std::move(run));
   if (finish != Finish::kNone) {
-    done.push_back({placement.key(), finish, sequence.answered});
+    done.emplace_back(sequence.placement, AnswerDone{placement.key(), finish, sequence.answered});
   }
   return finish == Finish::kNone;
 }
 
 void DecodeWorker::lose_all(const Running& step, const Error& error) {
   for (const AttemptKey& key : step.rows) {
-    sequences.erase(key);
-    notify(seat.wiring->router, AttemptLost{key, error});
+    if (const auto sequence = sequences.extract(key)) {
+      lose(*sequence.mapped().placement, error);
+    }
   }
-  notify(seat.wiring->decode_group, DecodeStepDone{step.epoch, step.step, rank, step.rows});
+  notify(seat.wiring->here().decode_group, DecodeStepDone{step.epoch, step.step, rank, step.rows});
 }
 
 DecodeWorkerActor::behavior_type decode_worker(
@@ -161,6 +241,8 @@ DecodeWorkerActor::behavior_type decode_worker(
       [self](const Ping&) { self->state.seat.answer_ping(self->state.running.has_value()); },
       [self](JoinDecode& m) { self->state.join(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](const KvFetched& m) { self->state.fetched(m); },
+      [self](const KvImported& m) { self->state.imported(m); },
       [self](const DecodeStep& m) { self->state.step(m); },
       [self](const DecodeComputed& m) { self->state.computed(m); },
   };

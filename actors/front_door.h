@@ -27,6 +27,7 @@ using TokenBuffer = std::shared_ptr<const std::vector<TokenId>>;
 struct Submission {
   RequestId request;  // unique per choice and process
   AttemptId attempt;
+  NodeId gateway;  // set by the front door: whose shard waits for the tokens
   std::uint32_t shard = 0;
   std::uint32_t choice = 0;  // index of the answer within its HTTP request
   TokenBuffer prompt;
@@ -99,6 +100,12 @@ class FrontDoor {
 
   // Shards register once, before any submission, and stay valid until the node has stopped.
   virtual void attach(std::uint32_t shard, ShardInbox& inbox) = 0;
+
+  // Ids of a shard's requests count up from here: never those of another shard, node or process.
+  virtual RequestId first_request(std::uint32_t shard) const {
+    return RequestId{(std::uint64_t{shard} << 32) + 1};
+  }
+
   virtual void submit(Submission submission) = 0;  // answered by deliver or fail, by its deadline
   virtual void stop(RequestId request,
                     AttemptId attempt,

@@ -1,11 +1,15 @@
-// Forwards submissions and tokens, and keeps the list of answers that shards wait for.
+// Forwards submissions and tokens, keeps the list of answers that shards wait for, and has each of
+// them tried again when its router is lost.
 #include "actors/gateway.h"
 
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "actors/policy/rendezvous.h"
 
 namespace shoal {
 namespace {
@@ -16,13 +20,13 @@ struct Gateway {
   struct Open {
     std::uint32_t shard = 0;
     AttemptId attempt;
-    std::int64_t tokens = 0;  // delivered of the answer, by all its attempts
+    std::int64_t tokens = 0;        // delivered of the answer, by all its attempts
+    std::optional<SiteRef> router;  // none: waits in `early`
   };
 
   PartSeat seat;
   std::map<RequestId, Open> open;
-  bool wired = false;
-  std::vector<Submit> early;  // came before the first wiring; bounded like `open`
+  std::map<RequestId, Submit> early;  // while no router can be reached; bounded like `open`
 
   ~Gateway();
 
@@ -33,6 +37,10 @@ struct Gateway {
   void fail(const AttemptFailed& message);
   void rewire(const Rewire& message);
 
+  std::optional<SiteRef> router_of(RequestId request) const;
+  void to_router(RequestId request, const Submit& message);
+  template <class Message>
+  void follow(RequestId request, const Message& message);
   void send_failure(std::uint32_t shard, StreamFailure failure) const;
   void forget(std::map<RequestId, Open>::iterator entry);
   void count();
@@ -58,7 +66,7 @@ Gateway::~Gateway() {
 void Gateway::submit(const Submit& message) {
   const Submission& submission = *message.submission;
   const StreamFailure failure{submission.request, submission.attempt, {}, false, {}};
-  if (wired && !seat.wiring->router) {
+  if (!seat.node->serving) {
     StreamFailure refusal = failure;
     refusal.error = Error{Code::kUnavailable, "the node cannot serve: see /health"};
     send_failure(submission.shard, std::move(refusal));
@@ -73,38 +81,78 @@ void Gateway::submit(const Submit& message) {
     send_failure(submission.shard, std::move(refusal));
     return;
   }
-  open[submission.request] = {
-      submission.shard, submission.attempt, std::ssize(submission.forced)};
+  Open& entry = open[submission.request];
+  entry.shard = submission.shard;
+  entry.attempt = submission.attempt;
+  entry.tokens = std::ssize(submission.forced);
   count();
   seat.node->log.event(LogLevel::kDebug,
                        "request.submitted",
                        {{"request", submission.request},
                         {"attempt", submission.attempt},
                         {"shard", submission.shard}});
-  if (wired) {
-    notify(seat.wiring->router, message);
+  to_router(submission.request, message);
+}
+
+// By rendezvous: a request goes to the live router with the highest hash, so the loss of one moves
+// only its own.
+std::optional<SiteRef> Gateway::router_of(RequestId request) const {
+  std::optional<SiteRef> best;
+  std::uint64_t highest = 0;
+  for (std::uint32_t n = 0; n < seat.wiring->nodes.size(); ++n) {
+    const std::uint64_t weight = rendezvous_weight(request.value, n);
+    if (seat.wiring->nodes[n].router && (!best || weight > highest)) {
+      best = seat.wiring->site(NodeId{n});
+      highest = weight;
+    }
+  }
+  return best;
+}
+
+// A later attempt stays with the router that owns the earlier one, as long as that lives.
+void Gateway::to_router(RequestId request, const Submit& message) {
+  Open& entry = open.at(request);
+  if (!entry.router || seat.wiring->lost(*entry.router)) {
+    entry.router = router_of(request);
+  }
+  if (entry.router) {
+    notify(seat.wiring->at(entry.router->node).router, message);
   } else {
-    early.push_back(message);
+    early.insert_or_assign(request, message);
+  }
+}
+
+// What follows a submission goes where it went. For an answer that is over, a worker that does not
+// know it yet may sit behind any router.
+template <class Message>
+void Gateway::follow(RequestId request, const Message& message) {
+  const auto entry = open.find(request);
+  if (entry != open.end() && entry->second.router) {
+    notify(seat.wiring->at(entry->second.router->node).router, message);
+    return;
+  }
+  early.erase(request);
+  for (const NodeParts& node : seat.wiring->nodes) {
+    notify(node.router, message);
   }
 }
 
 void Gateway::stop(const StopStream& message) {
+  follow(message.key.request, message);
   const auto entry = open.find(message.key.request);
   if (entry != open.end() && entry->second.attempt == message.key.attempt) {
     forget(entry);
   }
-  notify(seat.wiring->router, message);
 }
 
 void Gateway::close(CloseRequest message) {
   if (const auto entry = open.find(message.request); entry != open.end()) {
     message.tokens = entry->second.tokens;
+  }
+  follow(message.request, message);
+  if (const auto entry = open.find(message.request); entry != open.end()) {
     forget(entry);
   }
-  std::erase_if(early, [&message](const Submit& submit) {
-    return submit.submission->request == message.request;
-  });
-  notify(seat.wiring->router, message);
 }
 
 void Gateway::deliver(TokenBatch& batch) {
@@ -132,20 +180,23 @@ void Gateway::fail(const AttemptFailed& message) {
   }
 }
 
-// A new router knows nothing of what the old one had accepted: every open stream tries again.
+// A router that was lost took its ledger along: every open stream of it tries again.
 void Gateway::rewire(const Rewire& message) {
-  const bool lost = seat.wiring->router && seat.wiring->router != message.wiring->router;
   seat.wiring = message.wiring;
-  wired = true;
-  for (const Submit& submit : std::exchange(early, {})) {
-    notify(seat.wiring->router, submit);
+  for (const auto& [request, submit] : std::exchange(early, {})) {
+    to_router(request, submit);
   }
-  if (!lost) {
-    return;
-  }
-  for (const auto& [request, entry] : std::exchange(open, {})) {
-    send_failure(entry.shard,
-                 {request, entry.attempt, Error{Code::kPeerLost, "the router was lost"}, true, {}});
+  const bool serving = seat.node->serving;
+  for (auto entry = open.begin(); entry != open.end();) {
+    const auto [request, stream] = *entry;
+    if (serving && !(stream.router && seat.wiring->lost(*stream.router))) {
+      ++entry;
+      continue;
+    }
+    const Error error = serving ? Error{Code::kPeerLost, "the router was lost"}
+                                : Error{Code::kUnavailable, "the node cannot serve: see /health"};
+    entry = open.erase(entry);
+    send_failure(stream.shard, {request, stream.attempt, error, serving, {}});
   }
   count();
 }

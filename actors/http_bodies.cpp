@@ -102,9 +102,8 @@ Result<void> check_model(const std::string& name, const ServedModel& model) {
   std::string existing;
   for (const std::string& known : model.names)
     existing.append(existing.empty() ? "" : ", ").append("`" + known + "`");
-  return tl::unexpected(Error{Code::kNotFound,
-                              "the model `" + name + "` does not exist; there is " + existing,
-                              "model"});
+  return tl::unexpected(Error{
+      Code::kNotFound, "the model `" + name + "` does not exist; there is " + existing, "model"});
 }
 
 Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,

@@ -29,7 +29,7 @@ HttpShard::HttpShard(std::uint32_t index, HttpService& service, HttpWorker& work
       service_(service),
       worker_(worker),
       random_state_(service.parts().seed + (std::uint64_t{index} << 32)),
-      last_request_((std::uint64_t{index} + 1) << 48) {}
+      next_request_(service.parts().front_door.first_request(index)) {}
 
 std::optional<HttpReply> HttpShard::refuse(const HttpRequest& head) {
   return service_.refuse(head, draining_);
@@ -117,7 +117,7 @@ AnswerStamp HttpShard::make_stamp() {
 }
 
 RequestId HttpShard::expect_tokens(HttpAnswer& answer, std::uint32_t choice) {
-  const RequestId request{++last_request_};
+  const RequestId request{next_request_.value++};
   listeners_.emplace(request, Listener{&answer, choice});
   return request;
 }

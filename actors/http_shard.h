@@ -87,7 +87,7 @@ class HttpShard final : public HttpApp, public ShardInbox, private AnswerHost {
   PostToShard post_;
   bool draining_ = false;
   std::uint64_t random_state_;
-  std::uint64_t last_request_;
+  RequestId next_request_;
   std::unordered_map<RequestId, Listener> listeners_;
 
   std::mutex mutex_;  // guards what follows: what arrived and is not taken yet, in order

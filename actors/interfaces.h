@@ -13,7 +13,9 @@
 #include "actors/caf.h"
 #include "actors/front_door.h"
 #include "actors/kv_lease.h"
+#include "actors/link.h"
 #include "actors/policy/answer_end.h"
+#include "actors/policy/membership.h"
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/policy/prefill_schedule.h"
@@ -22,11 +24,13 @@
 #include "schemas/ids.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "transport/cluster_store.h"
 
 namespace shoal {
 
 struct Wiring;
 using WiringPtr = std::shared_ptr<const Wiring>;
+using ViewPtr = std::shared_ptr<const View>;
 using SubmissionPtr = std::shared_ptr<const Submission>;
 
 // One try of one answer: what every message about work names, and what fences it.
@@ -37,9 +41,18 @@ struct AttemptKey {
   friend auto operator<=>(const AttemptKey&, const AttemptKey&) = default;
 };
 
+// A node as somebody saw it: another session means that whatever was there is lost.
+struct SiteRef {
+  NodeId node;
+  std::uint64_t session = 0;
+
+  friend bool operator==(const SiteRef&, const SiteRef&) = default;
+};
+
 // An attempt with everything decided once, at its placement.
 struct Placement {
-  SubmissionPtr submission;
+  SubmissionPtr submission;  // in another process than the prefill: without the prompt's tokens
+  NodeId router;             // whose ledger owns the attempt
   Basis basis;
   PrefillSpan span;
   AnswerRules rules;
@@ -51,12 +64,16 @@ struct Placement {
 };
 
 using PlacementPtr = std::shared_ptr<const Placement>;
+using KvImage = std::shared_ptr<const std::vector<std::byte>>;
 
-// A sequence between prefill and decode: a descriptor, never the KV itself.
+// A sequence between prefill and decode: a descriptor, never the KV itself. Either its KV is on a
+// device of this process, and the sequence stays there, or it waits in a buffer to be fetched.
 struct Handover {
   PlacementPtr placement;
-  KvLeasePtr kv;
-  std::uint32_t device = 0;
+  KvLeasePtr kv;           // null: fetch `buffer` from `node`, see transport/transport.h
+  NodeId node;             // where the KV is
+  std::uint32_t rank = 0;  // likewise, when `kv` is set
+  BufferKey buffer;
   Position position = 0;  // of `token`, which is sent to the client but not computed yet
   TokenId token = 0;
   std::int64_t answered = 0;  // tokens of the answer so far, `token` included
@@ -74,6 +91,23 @@ struct EndPart { std::string part; };  // wire: an operator's drill or a test, t
 // wire: every part to the supervisor
 struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; };
 
+// The cluster.
+// wire: a node's supervisor to the membership's owner, every heartbeat; the first one asks to join
+struct NodeBeat { NodeId node; IncarnationId incarnation; EpochId epoch; };
+struct ViewPublished { ViewPtr view; };  // wire: membership to every supervisor it can reach
+struct RecordRead { Result<transport::ClusterRecord> record; };        // local: store to membership
+struct RecordWritten { ViewPtr view; Result<std::optional<std::uint64_t>> version; };
+struct NodeUnlinked { NodeId node; };
+struct LinkUp { LinkPtr link; };                        // local: link port to peer
+struct LinkAccepted { NodeId from; LinkPtr link; };  // local: link port to supervisor to peer
+struct DialFailed { Error error; };
+struct LinkBytes { std::uint64_t link = 0; std::string bytes; };
+struct LinkLost { std::uint64_t link = 0; Error error; };
+struct PeerView { ViewPtr view; };      // local: supervisor to peer, who is in
+struct ResetLink { std::string reason; };  // local: supervisor to peer, all it held for others is lost
+// local: proxy to peer, for the session it was made for
+struct Outgoing { std::uint64_t link = 0; std::uint32_t role = 0; std::uint32_t instance = 0; std::uint32_t kind = 0; std::string body; };
+
 // Streams: front door to gateway to router, and back.
 struct Submit { SubmissionPtr submission; };              // wire: covered by the attempt
 struct StopStream { AttemptKey key; Position end = 0; };  // wire: sent again with the next stray batch
@@ -85,39 +119,55 @@ struct TokenBatch { std::uint32_t shard = 0; std::vector<TokenRun> runs; };
 struct AttemptFailed { std::uint32_t shard = 0; StreamFailure failure; };
 
 // The ledger: what parts tell the router.
+struct PrefillPlaced { AttemptKey key; SiteRef site; };             // local: prefill balancer
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
-struct PrefillDone { Handover handover; };                          // local: prefill worker
-struct DecodePlaced { AttemptKey key; std::uint32_t rank = 0; };    // wire: decode balancer
+struct PrefillDone { Handover handover; };                          // wire: prefill worker
+struct DecodePlaced { AttemptKey key; SiteRef site; };              // local: decode balancer
 struct DecodeJoined { AttemptKey key; std::uint32_t rank = 0; };    // wire: decode worker
 struct AttemptLost { AttemptKey key; Error error; };                // wire: any part; the stream tries again
 // wire: a worker
 struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };
-// wire: balancers
+// local: balancers
 struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; };
 // wire: router down a path: everything held for the attempt is freed
 struct ReleaseAttempt { AttemptKey key; };
 
 // Prefill.
-struct PlacePrefill { PlacementPtr placement; };  // local (later wire): router to balancer to group
+struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
 struct KvReleased {};                             // local: a lease to the group that took it
-// wire: group to balancers, after every change
-struct PrefillLoad { PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; };
-struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; };
+// wire: group to balancers, after every change; `received` counts placements of the receiver's router
+struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; };
+struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
+// local: launch thread to worker, the KV of a sequence that goes to another process
+struct KvExported { Handover handover; Result<std::vector<std::byte>> image; };
 // wire: worker to group
 struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; };
 
 // Decode.
 struct PlaceDecode { Handover handover; };                         // local: router to balancer
-struct JoinDecode { Handover handover; std::uint32_t rank = 0; };  // local: balancer to group to worker
+struct JoinDecode { Handover handover; std::uint32_t rank = 0; EpochId epoch; };  // wire: balancer to group to worker
 struct DecodeLeft { std::vector<AttemptKey> keys; };               // wire: group to balancer: places are free again
+struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: group to balancer: no KV memory there now
+// wire: group to balancers, after every change; `others` were placed by other routers
+struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; std::int64_t free_blocks = 0; };
+struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; };
+struct KvFetched { AttemptKey key; Result<KvImage> image; };       // local: transport to worker
+struct KvImported { AttemptKey key; Result<void> outcome; };       // local: launch thread to worker
+struct DecodeReady { EpochId epoch; std::uint32_t rank = 0; AttemptKey key; };  // local: worker to group
 struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };  // local: group to worker
 struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker
 // wire: worker to group
 struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; };
 
 // clang-format on
+
+// Carry handles, so they follow the interfaces.
+struct NodeLinked;
+struct PeerLinked;
+struct PeerUp;
+struct PeerDown;
 
 // Interfaces: every message is one-way.
 
@@ -136,6 +186,7 @@ using RouterActor = Interface<void(Rewire),
                               void(Submit),
                               void(StopStream),
                               void(CloseRequest),
+                              void(PrefillPlaced),
                               void(PrefillStarted),
                               void(PrefillDone),
                               void(DecodePlaced),
@@ -162,41 +213,127 @@ using PrefillGroupActor =
 
 using PrefillWorkerActor = Interface<void(Rewire),
                                      void(Ping),
+                                     void(Tick),  // look at what waits to be fetched
                                      void(ReleaseAttempt),
                                      void(PrefillStep),
-                                     void(PrefillComputed)>;
+                                     void(PrefillComputed),
+                                     void(KvExported)>;
 
-using DecodeBalancerActor =
-    Interface<void(Rewire), void(Ping), void(PlaceDecode), void(ReleaseAttempt), void(DecodeLeft)>;
+using DecodeBalancerActor = Interface<void(Rewire),
+                                      void(Ping),
+                                      void(PlaceDecode),
+                                      void(ReleaseAttempt),
+                                      void(DecodeLeft),
+                                      void(DecodeRefused),
+                                      void(DecodeLoad)>;
 
 using DecodeGroupActor = Interface<void(Rewire),
                                    void(Ping),
+                                   void(Tick),  // tell free memory that came back
                                    void(JoinDecode),
                                    void(ReleaseAttempt),
+                                   void(DecodeReady),
                                    void(DecodeStepDone)>;
 
 using DecodeWorkerActor = Interface<void(Rewire),
                                     void(Ping),
                                     void(JoinDecode),
                                     void(ReleaseAttempt),
+                                    void(KvFetched),
+                                    void(KvImported),
                                     void(DecodeStep),
                                     void(DecodeComputed)>;
 
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
-                                  void(EndPart)>;  // as if the part had died
+                                  void(EndPart),        // as if the part had died
+                                  void(ViewPublished),  // who is in; this node too?
+                                  void(LinkAccepted),
+                                  void(PeerLinked),
+                                  void(PeerUp),
+                                  void(PeerDown)>;
 
-// Who is who. Immutable; a new one is sent to everybody when a part was replaced.
-struct Wiring {
-  SupervisorActor supervisor;
+// One per other node.
+using PeerActor = Interface<void(Rewire),
+                            void(Tick),  // ping, redial, judge silence
+                            void(PeerView),
+                            void(ResetLink),
+                            void(LinkUp),
+                            void(DialFailed),
+                            void(LinkBytes),
+                            void(LinkLost),
+                            void(Outgoing)>;
+
+// One per cluster, on the owner's node.
+using MembershipActor = Interface<void(Tick),
+                                  void(NodeBeat),
+                                  void(NodeLinked),
+                                  void(NodeUnlinked),
+                                  void(RecordRead),
+                                  void(RecordWritten)>;
+
+// The parts of one node that others may address. Null: the node has no such part, or cannot be
+// reached now. In another process each handle is a local proxy that lives as long as the session.
+struct NodeParts {
+  std::uint64_t session = 0;  // counts up whenever what this node held for others is lost
+  std::uint64_t link = 0;     // its peer's number of the link behind the proxies
   GatewayActor gateway;
   RouterActor router;
-  std::array<PrefillBalancerActor, kPrefillClasses> prefill_balancers;
+  std::array<PrefillBalancerActor, kPrefillClasses> prefill_balancers;  // of the router
+  DecodeBalancerActor decode_balancer;                                  // of the router
   PrefillGroupActor prefill_group;
-  std::vector<PrefillWorkerActor> prefill_workers;  // one per rank
-  DecodeBalancerActor decode_balancer;
   DecodeGroupActor decode_group;
-  std::vector<DecodeWorkerActor> decode_workers;  // one per rank
+};
+
+// Who is who, as one node sees it. Immutable; a new one is sent to the node's parts when anything
+// was replaced, lost or found.
+struct Wiring {
+  NodeId self;
+  SupervisorActor supervisor;
+  MembershipActor membership;                       // null: another node owns it
+  std::vector<NodeParts> nodes{1};                  // by NodeId
+  std::vector<PrefillWorkerActor> prefill_workers;  // of this node, one per rank
+  std::vector<DecodeWorkerActor> decode_workers;    // of this node, one per rank
+
+  const NodeParts& here() const { return nodes[self.value]; }
+
+  // No node of the topology has that number: as if it could not be reached.
+  const NodeParts& at(NodeId node) const {
+    static const NodeParts kNowhere;
+    return node.value < nodes.size() ? nodes[node.value] : kNowhere;
+  }
+
+  SiteRef site(NodeId node) const { return {node, at(node).session}; }
+
+  bool lost(const SiteRef& site) const { return at(site.node).session != site.session; }
+};
+
+// local: supervisor to membership
+struct NodeLinked {
+  NodeId node;
+  SupervisorActor supervisor;
+};
+
+// local: peer to supervisor. Said hello: control may pass.
+struct PeerLinked {
+  NodeId node;
+  std::uint64_t link = 0;
+  SupervisorActor supervisor;
+  MembershipActor membership;  // null: that node does not own it
+};
+
+// local: peer to supervisor. Both are in the view: work may pass.
+struct PeerUp {
+  NodeId node;
+  std::uint64_t link = 0;
+  NodeParts parts;
+};
+
+// local: peer to supervisor
+struct PeerDown {
+  NodeId node;
+  std::uint64_t link = 0;
+  std::string reason;
 };
 
 }  // namespace shoal
@@ -233,3 +370,27 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeLeft)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeComputed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeStepDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillPlaced)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvExported)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeRefused)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeLoad)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFetched)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvImported)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::NodeBeat)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ViewPublished)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::RecordRead)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::RecordWritten)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::NodeLinked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::NodeUnlinked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LinkUp)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DialFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LinkBytes)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LinkLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerView)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ResetLink)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Outgoing)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerLinked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerUp)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerDown)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LinkAccepted)

@@ -36,7 +36,11 @@ constexpr Row kRows[] = {
     {"shoal_kv_sequences_free", "gauge", "Sequence slots nobody holds.", &NodeMetrics::kv_sequences_free},
     {"shoal_parts_lost_total", "counter", "Actors that ended unexpectedly.", &NodeMetrics::parts_lost},
     {"shoal_pipelines_rebuilt_total", "counter", "Times all parts but the gateway were replaced.", &NodeMetrics::pipelines_rebuilt},
+    {"shoal_links_lost_total", "counter", "Open links to other nodes that were lost.", &NodeMetrics::links_lost},
+    {"shoal_envelopes_fenced_total", "counter", "Messages dropped because of their sender's epoch.", &NodeMetrics::envelopes_fenced},
+    {"shoal_times_fenced_total", "counter", "Times this node was left out of the view and came back as another life.", &NodeMetrics::times_fenced},
 };
+
 // clang-format on
 
 void append_head(std::string& out,

@@ -46,6 +46,9 @@ struct NodeMetrics {
   // Faults.
   Value parts_lost{0};
   Value pipelines_rebuilt{0};
+  Value links_lost{0};
+  Value envelopes_fenced{0};  // of another epoch, or from a node that is not in the view
+  Value times_fenced{0};      // this node was left out of the view and came back as another life
 
   // Text exposition format.
   std::string text() const;

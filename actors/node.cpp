@@ -13,6 +13,8 @@
 #include "actors/decode_worker.h"
 #include "actors/gateway.h"
 #include "actors/interfaces.h"
+#include "actors/membership.h"
+#include "actors/peer.h"
 #include "actors/prefill_balancer.h"
 #include "actors/prefill_group.h"
 #include "actors/prefill_worker.h"
@@ -62,8 +64,8 @@ CostCoefficients coefficients(const config::Cost& cost) {
 
 Position context_limit(const Config& config,
                        const kernels::ModelShape& shape,
-                       const kernels::KvArena& arena) {
-  const Position possible = std::min<Position>(shape.max_positions, arena.blocks() * kBlockTokens);
+                       std::int64_t blocks) {
+  const Position possible = std::min<Position>(shape.max_positions, blocks * kBlockTokens);
   return config.model().max_model_len() == 0
              ? possible
              : std::min<Position>(config.model().max_model_len(), possible);
@@ -112,25 +114,38 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
   blueprint.decode_worker = [&system, node](std::uint32_t rank) {
     return spawn_decode_worker(system, node, part::decode_worker(rank), rank);
   };
-  blueprint.pipeline = [&system, node, workers = blueprint](const SupervisorActor& supervisor,
-                                                            const GatewayActor& gateway) {
-    Wiring wiring;
-    wiring.supervisor = supervisor;
-    wiring.gateway = gateway;
-    wiring.router = spawn_router(system, node, part::kRouter);
-    for (int k = 0; k < kPrefillClasses; ++k) {
-      wiring.prefill_balancers[static_cast<std::size_t>(k)] = spawn_prefill_balancer(
-          system, node, part::kPrefillBalancer + static_cast<std::uint32_t>(k), k);
+  blueprint.pipeline = [&system, node, workers = blueprint](Wiring& wiring) {
+    NodeParts& parts = wiring.nodes[wiring.self.value];
+    const NodeRoles& roles = node->roles;
+    if (roles.router) {
+      parts.router = spawn_router(system, node, part::kRouter);
+      for (int k = 0; k < kPrefillClasses; ++k) {
+        parts.prefill_balancers[static_cast<std::size_t>(k)] = spawn_prefill_balancer(
+            system, node, part::kPrefillBalancer + static_cast<std::uint32_t>(k), k);
+      }
+      parts.decode_balancer = spawn_decode_balancer(system, node, part::kDecodeBalancer);
     }
-    wiring.prefill_group = spawn_prefill_group(system, node, part::kPrefillGroup);
-    wiring.decode_balancer = spawn_decode_balancer(system, node, part::kDecodeBalancer);
-    wiring.decode_group = spawn_decode_group(system, node, part::kDecodeGroup);
+    wiring.prefill_workers.clear();
+    wiring.decode_workers.clear();
+    if (roles.prefill) {
+      parts.prefill_group = spawn_prefill_group(system, node, part::kPrefillGroup);
+    }
+    if (roles.decode) {
+      parts.decode_group = spawn_decode_group(system, node, part::kDecodeGroup);
+    }
     for (std::uint32_t r = 0; r < node->devices.size(); ++r) {
-      wiring.prefill_workers.push_back(workers.prefill_worker(r));
-      wiring.decode_workers.push_back(workers.decode_worker(r));
+      if (roles.prefill) {
+        wiring.prefill_workers.push_back(workers.prefill_worker(r));
+      }
+      if (roles.decode) {
+        wiring.decode_workers.push_back(workers.decode_worker(r));
+      }
     }
-    return wiring;
   };
+  blueprint.peer = [&system, node](const SupervisorActor& supervisor, NodeId remote) {
+    return spawn_peer(system, node, supervisor, remote);
+  };
+  blueprint.membership = [&system, node] { return spawn_membership(system, node); };
   return blueprint;
 }
 
@@ -140,8 +155,15 @@ class ActorNode final : public Node {
       : runtime_(std::move(runtime)),
         context_(std::move(context)) {
     caf::actor_system& system = runtime_->system();
-    gateway_ = spawn_gateway(system, context_, part::kGateway);
+    if (context_->roles.gateway) {
+      gateway_ = spawn_gateway(system, context_, part::kGateway);
+    }
     supervisor_ = spawn_supervisor(system, context_, gateway_, blueprint(system, context_));
+    if (context_->cluster != nullptr) {
+      context_->cluster->links->listen([supervisor = supervisor_](NodeId from, LinkPtr link) {
+        notify(supervisor, LinkAccepted{from, std::move(link)});
+      });
+    }
   }
 
   ~ActorNode() override { shut_down(std::chrono::seconds(5)); }
@@ -150,8 +172,18 @@ class ActorNode final : public Node {
     context_->shards.attach(shard, inbox);
   }
 
+  // 8 bits of the node, 16 of the process, 8 of the shard, 32 to count.
+  RequestId first_request(std::uint32_t shard) const override {
+    RequestId first = FrontDoor::first_request(shard & 0xFF);
+    if (const ClusterContext* cluster = context_->cluster.get()) {
+      first.value |=
+          (std::uint64_t{cluster->self.value} << 56) | ((cluster->process & 0xFFFF) << 40);
+    }
+    return first;
+  }
+
   void submit(Submission submission) override {
-    if (!context_->serving) {
+    if (!context_->serving || !context_->roles.gateway) {
       refuse(submission, "the node cannot serve: see /health");
       return;
     }
@@ -162,6 +194,7 @@ class ActorNode final : public Node {
     if (submission.deadline == Instant{}) {
       submission.deadline = context_->now() + context_->options.deadline;
     }
+    submission.gateway = self();
     notify(gateway_, Submit{std::make_shared<const Submission>(std::move(submission))});
   }
 
@@ -196,7 +229,13 @@ class ActorNode final : public Node {
       supervisor_ = nullptr;
       gateway_ = nullptr;
       empty_ = runtime_->wait_until_empty(limit);
-      context_->devices.front().launcher->stop();
+      for (const DevicePort& device : context_->devices) {
+        device.launcher->stop();
+      }
+      if (context_->cluster != nullptr) {
+        context_->cluster->links->stop();
+        context_->cluster->transport->stop();
+      }
       context_->log.event(LogLevel::kInfo, "node.stopped", {{"empty", empty_}});
     }
     return empty_;
@@ -206,17 +245,21 @@ class ActorNode final : public Node {
 
   std::string metrics_text() const override {
     NodeMetrics& metrics = context_->metrics;
-    const kernels::KvArena& arena = context_->devices.front().backend->arena();
-    metrics.kv_blocks = arena.blocks();
-    metrics.kv_blocks_free = arena.free_blocks();
-    metrics.kv_sequences = arena.sequences();
-    metrics.kv_sequences_free = arena.free_sequences();
+    for (const DevicePort& device : context_->devices) {
+      const kernels::KvArena& arena = device.backend->arena();
+      metrics.kv_blocks = arena.blocks();
+      metrics.kv_blocks_free = arena.free_blocks();
+      metrics.kv_sequences = arena.sequences();
+      metrics.kv_sequences_free = arena.free_sequences();
+    }
     return metrics.text();
   }
 
   void end_part(std::string_view part) override { notify(supervisor_, EndPart{std::string(part)}); }
 
  private:
+  NodeId self() const { return context_->cluster == nullptr ? NodeId{} : context_->cluster->self; }
+
   void refuse(const Submission& submission, const char* reason) const {
     if (ShardInbox* inbox = context_->shards.find(submission.shard)) {
       inbox->fail({submission.request,
@@ -253,6 +296,34 @@ StreamLimits stream_limits(const Config& config) {
   return limits;
 }
 
+namespace {
+
+Result<void> join_cluster(const Config& config, ClusterParts parts, NodeContext& context) {
+  const auto& nodes = parts.topology.nodes;
+  if (parts.self.value >= nodes.size() || parts.topology.owner.value >= nodes.size()) {
+    return fail(Code::kMisconfigured, "the topology has no such node");
+  }
+  if (parts.self == parts.topology.owner && parts.store == nullptr) {
+    return fail(Code::kInternal, "the owner of the membership needs the cluster store");
+  }
+  context.roles = nodes[parts.self.value].roles;
+  const auto& link = config.link();
+  context.cluster.reset(
+      new ClusterContext{.self = parts.self,
+                         .topology = std::move(parts.topology),
+                         .limits = {static_cast<std::size_t>(link.message_bytes()),
+                                    static_cast<std::size_t>(link.window_bytes()),
+                                    static_cast<std::size_t>(link.queue_bytes())},
+                         .links = &parts.links,
+                         .transport = &parts.transport,
+                         .store = parts.store,
+                         .process = parts.process & ((std::uint64_t{1} << (64 - kLifeBits)) - 1),
+                         .incarnation = 0});
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   TRY_VOID(validate(config));
   const auto level = parse_log_level(config.log().level());
@@ -260,21 +331,35 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
     return fail(Code::kMisconfigured, "log.level: unknown level \"" + config.log().level() + "\"");
   }
   NodeOptions options = node_options(config);
-  options.context = context_limit(config, parts.backend.shape(), parts.backend.arena());
+  options.kv_blocks = parts.backend != nullptr ? parts.backend->arena().blocks()
+                                               : kv_blocks(config, parts.shape.block_bytes);
+  options.context = context_limit(config, parts.shape, options.kv_blocks);
   if (options.context < 2) {
     return fail(Code::kMisconfigured,
                 "kv.blocks: KV memory holds no request; give at least one block");
   }
   ContextPtr context(new NodeContext{.options = std::move(options),
-                                     .shape = parts.backend.shape(),
-                                     .devices = {{&parts.backend, &parts.launcher}},
+                                     .shape = parts.shape,
+                                     .roles = kAllRoles,
+                                     .devices = {},
                                      .now = std::move(parts.clock),
                                      .log = EventLog(*level, std::move(parts.log)),
                                      .metrics = {},
                                      .shards = {},
                                      .open = {},
                                      .health = {},
-                                     .serving = true});
+                                     .serving = true,
+                                     .cluster = {},
+                                     .buffers = 0});
+  if (parts.backend != nullptr) {
+    context->devices = {{parts.backend, parts.launcher}};
+  }
+  if (parts.cluster) {
+    TRY_VOID(join_cluster(config, *std::move(parts.cluster), *context));
+  }
+  if (context->roles.has_device() != (parts.backend != nullptr)) {
+    return fail(Code::kInternal, "a node has a device if and only if it prefills or decodes");
+  }
   auto runtime = parts.runtime ? std::move(parts.runtime)
                                : make_actor_threads(config.compute().actor_threads());
   return std::make_unique<ActorNode>(std::move(runtime), std::move(context));

@@ -4,17 +4,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "actors/config.h"
 #include "actors/front_door.h"
+#include "actors/link.h"
 #include "actors/log.h"
 #include "actors/stream.h"
+#include "actors/topology.h"
 #include "kernels/backend.h"
 #include "kernels/launch_queue.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "transport/cluster_store.h"
+#include "transport/transport.h"
 
 namespace shoal {
 
@@ -23,13 +28,25 @@ class ActorRuntime;
 // Threads that run actors: the production runtime. `threads` from config.compute().actor_threads().
 std::shared_ptr<ActorRuntime> make_actor_threads(int threads);
 
+// What a node needs beside its configuration to be one of several.
+struct ClusterParts {
+  NodeId self;
+  Topology topology;
+  LinkPort& links;                  // stopped by Node::shut_down
+  transport::Transport& transport;  // likewise
+  transport::ClusterStore* store;   // at the membership's owner
+  std::uint64_t process = 0;        // drawn at start: no two processes of a node have the same
+};
+
 // Everything outside the actors. All of it outlives the node.
 struct Parts {
-  kernels::Backend& backend;
-  kernels::Launcher& launcher;            // stopped by Node::shut_down
+  kernels::ModelShape shape;
+  kernels::Backend* backend;              // null: a node without prefill and decode
+  kernels::Launcher* launcher;            // likewise; stopped by Node::shut_down
   std::function<Instant()> clock;         // monotonic, any thread
   EventLog::Sink log;                     // any thread
   std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured
+  std::optional<ClusterParts> cluster;    // none: this node is the whole cluster
 };
 
 class Node : public FrontDoor {

@@ -41,9 +41,7 @@ PlacementLimits placement_limits(const NodeContext& node) {
   PlacementLimits limits;
   limits.context = node.options.context;
   limits.vocab = node.shape.vocab;
-  for (const DevicePort& device : node.devices) {
-    limits.blocks = std::max(limits.blocks, device.backend->arena().blocks());
-  }
+  limits.blocks = node.options.kv_blocks;
   limits.window = node.shape.window;
   limits.eos = node.shape.eos;
   limits.attempts = node.options.attempts;

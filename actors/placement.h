@@ -11,7 +11,7 @@ namespace shoal {
 struct PlacementLimits {
   Position context = 0;  // prompt plus answer
   std::int64_t vocab = 0;
-  std::int64_t blocks = 0;  // of the largest device
+  std::int64_t blocks = 0;  // of one device
   Position window = 0;
   TokenId eos = 1;
   std::uint32_t attempts = 0;

@@ -1,11 +1,14 @@
-// Queues one length class and hands its requests to the group, a bounded number ahead of their
-// admission.
+// Queues one length class of one router and hands its requests to the groups, a bounded number
+// ahead of their admission.
 #include "actors/prefill_balancer.h"
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shoal {
 namespace {
@@ -13,12 +16,19 @@ namespace {
 struct PrefillBalancer {
   static inline const char* name = "prefill_balancer";
 
+  // What this part knows of one node's group.
+  struct Site {
+    std::uint64_t session = 0;
+    PrefillLoad load;              // its last report
+    std::deque<Nanos> on_the_way;  // work sent that the report does not contain yet
+    std::uint64_t sent = 0;
+  };
+
   PartSeat seat;
   std::size_t length_class = 0;
   std::deque<PlacementPtr> queue;
-  PrefillLoad load;              // the group's last report
-  std::deque<Nanos> on_the_way;  // work sent that the report does not contain yet
-  std::uint64_t sent = 0;
+  std::vector<Site> sites;               // by NodeId
+  std::map<AttemptKey, SiteRef> placed;  // until released
 
   void place(const PlacePrefill& message);
   void release(const ReleaseAttempt& message);
@@ -26,7 +36,8 @@ struct PrefillBalancer {
   void rewire(const Rewire& message);
 
   void dispatch();
-  PrefillInstance group() const;
+  std::vector<PrefillInstance> instances() const;
+  void send(PlacementPtr placement, const PrefillChoice& choice);
   void refuse(const AttemptKey& key);
 };
 
@@ -39,75 +50,115 @@ void PrefillBalancer::place(const PlacePrefill& message) {
   dispatch();
 }
 
+// Comes back when the least loaded group would be through with what waits here.
 void PrefillBalancer::refuse(const AttemptKey& key) {
-  Nanos backlog = group().backlog;
-  for (const PlacementPtr& waiting : queue) {
-    backlog += waiting->work;
+  std::optional<Nanos> backlog;
+  for (const PrefillInstance& instance : instances()) {
+    if (instance.alive) {
+      backlog = std::min(backlog.value_or(instance.backlog), instance.backlog);
+    }
   }
-  notify(seat.wiring->router,
+  Nanos wait = backlog.value_or(Nanos{0});
+  for (const PlacementPtr& waiting : queue) {
+    wait += waiting->work;
+  }
+  notify(seat.wiring->here().router,
          AttemptRefused{key,
                         Error{Code::kNoCapacity,
                               std::to_string(queue.size()) +
                                   " requests of this size wait already: come back later"},
-                        std::max<Nanos>(backlog, std::chrono::seconds(1))});
+                        std::max<Nanos>(wait, std::chrono::seconds(1))});
 }
 
-// Behind the request on the same path, in case it went to the group already.
+// Behind the request on the same path, in case it went to a group already. An attempt that this
+// part never placed may be with any group.
 void PrefillBalancer::release(const ReleaseAttempt& message) {
-  if (std::erase_if(queue, [&message](const PlacementPtr& waiting) {
-        return waiting->key() == message.key;
-      }) == 0) {
-    notify(seat.wiring->prefill_group, message);
+  if (const auto place = placed.find(message.key); place != placed.end()) {
+    if (!seat.wiring->lost(place->second)) {
+      notify(seat.wiring->at(place->second.node).prefill_group, message);
+    }
+    placed.erase(place);
+  } else if (std::erase_if(queue, [&message](const PlacementPtr& waiting) {
+               return waiting->key() == message.key;
+             }) == 0) {
+    for (const NodeParts& node : seat.wiring->nodes) {
+      notify(node.prefill_group, message);
+    }
   }
   dispatch();
 }
 
 void PrefillBalancer::report(const PrefillLoad& message) {
-  load = message;
-  while (on_the_way.size() > sent - load.received[length_class]) {
-    on_the_way.pop_front();
+  if (message.node.value >= sites.size()) {
+    return;
+  }
+  Site& site = sites[message.node.value];
+  const std::uint64_t received = message.received[length_class];
+  if (received > site.sent) {
+    return;  // counts of a session that this part has not heard of yet
+  }
+  site.load = message;
+  while (site.on_the_way.size() > site.sent - received) {
+    site.on_the_way.pop_front();
   }
   dispatch();
 }
 
 void PrefillBalancer::rewire(const Rewire& message) {
   seat.wiring = message.wiring;
+  sites.resize(seat.wiring->nodes.size());
+  for (std::size_t n = 0; n < sites.size(); ++n) {
+    if (sites[n].session != seat.wiring->nodes[n].session) {
+      sites[n] = Site{.session = seat.wiring->nodes[n].session, .load = {}, .on_the_way = {}};
+    }
+  }
   dispatch();
 }
 
-PrefillInstance PrefillBalancer::group() const {
-  PrefillInstance instance{.alive = static_cast<bool>(seat.wiring->prefill_group)};
-  instance.backlog = load.backlog.work;
-  for (const Nanos work : on_the_way) {
-    instance.backlog += work;
+std::vector<PrefillInstance> PrefillBalancer::instances() const {
+  std::vector<PrefillInstance> instances(sites.size());
+  for (std::size_t n = 0; n < sites.size(); ++n) {
+    const Site& site = sites[n];
+    instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
+    instances[n].backlog = site.load.backlog.work;
+    for (const Nanos work : site.on_the_way) {
+      instances[n].backlog += work;
+    }
+    instances[n].waiting =
+        site.load.backlog.waiting[length_class] + static_cast<std::int64_t>(site.on_the_way.size());
   }
-  instance.waiting =
-      load.backlog.waiting[length_class] + static_cast<std::int64_t>(on_the_way.size());
-  return instance;
+  return instances;
 }
 
 void PrefillBalancer::dispatch() {
   while (!queue.empty()) {
-    const PrefillInstance instance = group();
     const auto choice = pick_prefill_instance(
-        {&instance, 1}, queue.front()->work, seat.node->options.prefill_group_queue);
+        instances(), queue.front()->work, seat.node->options.prefill_group_queue);
     if (!choice) {
       break;
     }
     PlacementPtr placement = std::move(queue.front());
     queue.pop_front();
-    on_the_way.push_back(placement->work);
-    ++sent;
-    ++seat.progress;
-    seat.node->log.event(LogLevel::kDebug,
-                         "prefill.placed",
-                         {{"request", placement->submission->request},
-                          {"class", length_class},
-                          {"work_ns", placement->work},
-                          {"finish_ns", choice->finish}});
-    notify(seat.wiring->prefill_group, PlacePrefill{std::move(placement)});
+    send(std::move(placement), *choice);
   }
   seat.node->metrics.prefill_queued[length_class] = static_cast<std::int64_t>(queue.size());
+}
+
+void PrefillBalancer::send(PlacementPtr placement, const PrefillChoice& choice) {
+  const SiteRef site = seat.wiring->site(NodeId{static_cast<std::uint32_t>(choice.instance)});
+  sites[choice.instance].on_the_way.push_back(placement->work);
+  ++sites[choice.instance].sent;
+  placed[placement->key()] = site;
+  ++seat.progress;
+  seat.node->log.event(LogLevel::kDebug,
+                       "prefill.placed",
+                       {{"request", placement->submission->request},
+                        {"class", length_class},
+                        {"node", site.node},
+                        {"work_ns", placement->work},
+                        {"finish_ns", choice.finish}});
+  notify(seat.wiring->here().router, PrefillPlaced{placement->key(), site});
+  notify(seat.wiring->at(site.node).prefill_group, PlacePrefill{std::move(placement)});
 }
 
 PrefillBalancerActor::behavior_type prefill_balancer(

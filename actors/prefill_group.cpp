@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "actors/policy/kv_budget.h"
+
 namespace shoal {
 namespace {
 
@@ -24,6 +26,7 @@ struct PrefillGroup {
     PlacementPtr placement;
     KvLeasePtr kv;  // from the first chunk on
     Position done = 0;
+    bool stays = true;  // decode goes on on this device; else in another process
   };
 
   PartSeat seat;
@@ -32,7 +35,7 @@ struct PrefillGroup {
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
   std::map<AttemptKey, Held> held;
-  std::array<std::uint64_t, kPrefillClasses> received{};
+  std::vector<std::array<std::uint64_t, kPrefillClasses>> received;  // by router's NodeId
   StepId step;
   std::vector<PrefillChunk> chunks;  // of the running step
 
@@ -43,6 +46,7 @@ struct PrefillGroup {
   void step_done(const PrefillStepDone& message);
   void join(std::uint32_t rank, PrefillWorkerActor worker);
   void lose(std::uint32_t rank);
+  void lose_router(NodeId router);
 
   bool running() const;
   void run_step();
@@ -61,8 +65,12 @@ void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
 
 void PrefillGroup::place(const PlacePrefill& message) {
   const Placement& placement = *message.placement;
-  ++received[static_cast<std::size_t>(placement.length_class)];
-  held[placement.key()] = {message.placement, nullptr, 0};
+  if (placement.router.value >= received.size()) {
+    return;
+  }
+  ++received[placement.router.value][static_cast<std::size_t>(placement.length_class)];
+  const bool stays = static_cast<bool>(seat.wiring->here().decode_group);
+  held[placement.key()] = {message.placement, nullptr, 0, stays};
   PrefillJob job;
   job.request = placement.submission->request;
   job.attempt = placement.submission->attempt;
@@ -71,7 +79,7 @@ void PrefillGroup::place(const PlacePrefill& message) {
   job.work = placement.work;
   job.arrived = seat.node->now();
   job.deadline = placement.submission->deadline;
-  job.blocks = placement.blocks;
+  job.blocks = stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
   schedule->add(job);
   run_step();
   report();
@@ -123,7 +131,8 @@ bool PrefillGroup::admit(const PrefillChunk& chunk) {
     give_up(key, Error{Code::kPeerLost, "KV memory went to a group that is being replaced"});
     return false;
   }
-  notify(seat.wiring->router, PrefillStarted{key, static_cast<std::uint32_t>(chunk.rank)});
+  notify(seat.router_of(*held.at(key).placement),
+         PrefillStarted{key, static_cast<std::uint32_t>(chunk.rank)});
   return true;
 }
 
@@ -132,7 +141,7 @@ void PrefillGroup::send_orders(std::uint32_t rank) {
   for (const PrefillChunk& chunk : chunks) {
     if (chunk.rank == rank) {
       const Held& work = held.at({chunk.request, chunk.attempt});
-      message.orders.push_back({work.placement, work.kv, work.done, chunk.rows});
+      message.orders.push_back({work.placement, work.kv, work.done, chunk.rows, work.stays});
     }
   }
   if (!message.orders.empty()) {
@@ -170,7 +179,13 @@ void PrefillGroup::finish_chunks(std::uint32_t rank, const std::vector<AttemptKe
 }
 
 void PrefillGroup::rewire(const Rewire& message) {
-  seat.wiring = message.wiring;
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  received.resize(seat.wiring->nodes.size());
+  for (std::uint32_t n = 0; n < received.size(); ++n) {
+    if (seat.wiring->lost(before->site(NodeId{n}))) {
+      lose_router(NodeId{n});
+    }
+  }
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     const PrefillWorkerActor& worker = seat.wiring->prefill_workers[r];
     if (ranks[r].worker != worker) {
@@ -182,6 +197,24 @@ void PrefillGroup::rewire(const Rewire& message) {
   }
   run_step();
   report();
+}
+
+// Its ledger is gone, and with it everybody who would release what it placed.
+void PrefillGroup::lose_router(NodeId router) {
+  received[router.value] = {};
+  std::vector<AttemptKey> orphaned;
+  for (const auto& [key, work] : held) {
+    if (work.placement->router == router) {
+      orphaned.push_back(key);
+    }
+  }
+  for (const AttemptKey& key : orphaned) {
+    schedule->remove(key.request, key.attempt);
+    held.erase(key);
+    for (const Rank& rank : ranks) {
+      notify(rank.worker, ReleaseAttempt{key});
+    }
+  }
 }
 
 // What ran on the rank is tried again from its stream; the others go on.
@@ -198,14 +231,18 @@ void PrefillGroup::lose(std::uint32_t rank) {
 
 void PrefillGroup::give_up(const AttemptKey& key, Error error) {
   schedule->remove(key.request, key.attempt);
-  held.erase(key);
-  notify(seat.wiring->router, AttemptLost{key, std::move(error)});
+  if (const auto work = held.find(key); work != held.end()) {
+    notify(seat.router_of(*work->second.placement), AttemptLost{key, std::move(error)});
+    held.erase(work);
+  }
 }
 
 void PrefillGroup::report() {
-  const PrefillLoad load{schedule->backlog(), received};
-  for (const PrefillBalancerActor& balancer : seat.wiring->prefill_balancers) {
-    notify(balancer, load);
+  const PrefillBacklog backlog = schedule->backlog();
+  for (std::size_t n = 0; n < received.size(); ++n) {
+    for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
+      notify(balancer, PrefillLoad{seat.wiring->self, backlog, received[n]});
+    }
   }
 }
 

@@ -1,12 +1,15 @@
-// Holds nothing between steps: an order brings its KV, and the step in flight keeps it until its
-// result is read.
+// Holds no KV between steps: an order brings it, and the step in flight keeps it until its result
+// is read. What goes on in another process is copied out and offered there until decode has it.
 #include "actors/prefill_worker.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "actors/kv_image.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/step_results.h"
 
@@ -17,9 +20,24 @@ namespace {
 // decode can send the second.
 struct Outcome {
   ShardBatches batches;
-  std::vector<AnswerDone> ended;
-  std::vector<PrefillDone> ready;
-  std::vector<AttemptLost> lost;
+  std::vector<std::pair<PlacementPtr, AnswerDone>> ended;
+  std::vector<Handover> ready;
+  std::vector<std::pair<PlacementPtr, Error>> lost;
+};
+
+// On offer for as long as it lives.
+class BufferOffer {
+ public:
+  BufferOffer(transport::Transport& transport, BufferKey key) : transport_(transport), key_(key) {}
+
+  ~BufferOffer() { transport_.withdraw(key_); }
+
+  BufferOffer(const BufferOffer&) = delete;
+  BufferOffer& operator=(const BufferOffer&) = delete;
+
+ private:
+  transport::Transport& transport_;
+  BufferKey key_;
 };
 
 struct PrefillWorker {
@@ -31,6 +49,18 @@ struct PrefillWorker {
   std::optional<PrefillStep> running;
   std::vector<AttemptKey> dropped;  // of the running step, released meanwhile
 
+  // A sequence that leaves this process, from the end of its prefill until it is released.
+  struct Leaving {
+    SubmissionPtr submission;
+    NodeId router;
+    std::unique_ptr<BufferOffer> offer;  // null: it is being copied out
+  };
+
+  std::map<AttemptKey, Leaving> leaving;
+
+  void rewire(const Rewire& message);
+  void tick();
+  void exported(const KvExported& message);
   void release(const ReleaseAttempt& message);
   void step(PrefillStep& message);
   void computed(const PrefillComputed& message);
@@ -40,6 +70,8 @@ struct PrefillWorker {
                     const kernels::RunResult& result,
                     Outcome& outcome) const;
   void send(Outcome& outcome);
+  void copy_out(Handover handover);
+  void lose(const Placement& placement, Error error) const;
 
   bool is_dropped(const AttemptKey& key) const {
     return std::find(dropped.begin(), dropped.end(), key) != dropped.end();
@@ -47,6 +79,7 @@ struct PrefillWorker {
 };
 
 void PrefillWorker::release(const ReleaseAttempt& message) {
+  leaving.erase(message.key);
   if (running) {
     dropped.push_back(message.key);
   }
@@ -110,7 +143,7 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   for (std::size_t i = 0; i < done.orders.size(); ++i) {
     const PrefillOrder& order = done.orders[i];
     if (!step.result) {
-      outcome.lost.push_back({order.placement->key(), step.result.error()});
+      outcome.lost.emplace_back(order.placement, step.result.error());
     } else if (!is_dropped(order.placement->key()) &&
                order.done + order.rows == order.placement->span.total) {
       finish_order(order, step.result->runs[i], outcome);
@@ -120,11 +153,11 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   ++seat.node->metrics.prefill_steps;
   seat.node->metrics.prefill_compute_ns += step.compute.count();
   PrefillStepDone report{.epoch = done.epoch, .step = done.step, .rank = rank, .failed = {}};
-  for (const AttemptLost& lost : outcome.lost) {
-    report.failed.push_back(lost.key);
+  for (const auto& [placement, error] : outcome.lost) {
+    report.failed.push_back(placement->key());
   }
   send(outcome);
-  notify(seat.wiring->prefill_group, std::move(report));
+  notify(seat.wiring->here().prefill_group, std::move(report));
 }
 
 // The first token: sent from here, decode starts from it.
@@ -133,36 +166,104 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
                                  Outcome& outcome) const {
   const Placement& placement = *order.placement;
   if (result.token < 0) {
-    outcome.lost.push_back({placement.key(), Error{Code::kInternal, "the device drew no token"}});
+    outcome.lost.emplace_back(order.placement, Error{Code::kInternal, "the device drew no token"});
     return;
   }
   const std::int64_t answered = static_cast<std::int64_t>(placement.submission->forced.size()) + 1;
   TokenRun run = token_run(placement, result, placement.span.total, answered);
   run.basis = placement.basis;
   if (run.finish != Finish::kNone) {
-    outcome.ended.push_back({placement.key(), run.finish, answered});
+    outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
-    outcome.ready.push_back(
-        {{order.placement, order.kv, rank, placement.span.total, result.token, answered}});
+    outcome.ready.push_back({.placement = order.placement,
+                             .kv = order.kv,
+                             .node = seat.wiring->self,
+                             .rank = rank,
+                             .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
+                             .position = placement.span.total,
+                             .token = result.token,
+                             .answered = answered});
   }
   seat.node->log.event(
       LogLevel::kDebug,
       "prefill.first_token",
       {{"request", run.request}, {"attempt", run.attempt}, {"position", run.first_position}});
-  outcome.batches.add(placement.submission->shard, std::move(run));
+  outcome.batches.add(*placement.submission, std::move(run));
 }
 
 void PrefillWorker::send(Outcome& outcome) {
-  outcome.batches.send(seat.wiring->gateway);
-  for (AnswerDone& ended : outcome.ended) {
-    notify(seat.wiring->router, std::move(ended));
+  outcome.batches.send(*seat.wiring);
+  for (auto& [placement, ended] : outcome.ended) {
+    notify(seat.router_of(*placement), std::move(ended));
   }
-  for (PrefillDone& ready : outcome.ready) {
-    notify(seat.wiring->router, std::move(ready));
+  for (Handover& ready : outcome.ready) {
+    if (ready.buffer == BufferKey{}) {
+      const PlacementPtr placement = ready.placement;
+      notify(seat.router_of(*placement), PrefillDone{std::move(ready)});
+    } else {
+      copy_out(std::move(ready));
+    }
   }
-  for (AttemptLost& lost : outcome.lost) {
-    notify(seat.wiring->router, std::move(lost));
+  for (auto& [placement, error] : outcome.lost) {
+    lose(*placement, std::move(error));
   }
+}
+
+void PrefillWorker::lose(const Placement& placement, Error error) const {
+  notify(seat.router_of(placement), AttemptLost{placement.key(), std::move(error)});
+}
+
+void PrefillWorker::copy_out(Handover handover) {
+  const Placement& placement = *handover.placement;
+  leaving[placement.key()] = {placement.submission, placement.router, nullptr};
+  kernels::KvExport copy{.queue = kernels::Queue::kPrefill,
+                         .sequence = handover.kv->sequence(),
+                         .blocks = handover.kv->table(handover.position),
+                         .tokens = handover.position,
+                         .done = {}};
+  // The lease ends with the copy.
+  copy.done = [worker = me,
+               handover = std::move(handover)](Result<std::vector<std::byte>> image) mutable {
+    handover.kv = nullptr;
+    notify(worker, KvExported{std::move(handover), std::move(image)});
+  };
+  seat.node->devices[rank].launcher->copy_out(std::move(copy));
+}
+
+void PrefillWorker::exported(const KvExported& message) {
+  const auto entry = leaving.find(message.handover.key());
+  if (entry == leaving.end()) {
+    return;  // released meanwhile
+  }
+  ++seat.progress;
+  Result<void> offered = {};
+  if (message.image) {
+    offered = seat.node->transport()->offer(message.handover.buffer,
+                                            std::make_shared<const std::vector<std::byte>>(
+                                                pack_kv_image(message.handover, *message.image)));
+  }
+  if (!message.image || !offered) {
+    lose(*message.handover.placement, message.image ? offered.error() : message.image.error());
+    leaving.erase(entry);
+    return;
+  }
+  entry->second.offer =
+      std::make_unique<BufferOffer>(*seat.node->transport(), message.handover.buffer);
+  notify(seat.router_of(*message.handover.placement), PrefillDone{message.handover});
+}
+
+// Nobody is left who would release it.
+void PrefillWorker::rewire(const Rewire& message) {
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  std::erase_if(leaving, [this, &before](const auto& entry) {
+    return seat.wiring->lost(before->site(entry.second.router));
+  });
+}
+
+void PrefillWorker::tick() {
+  std::erase_if(leaving, [now = seat.node->now()](const auto& entry) {
+    return now >= entry.second.submission->deadline;
+  });
 }
 
 PrefillWorkerActor::behavior_type prefill_worker(
@@ -173,12 +274,20 @@ PrefillWorkerActor::behavior_type prefill_worker(
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.rank = rank;
   self->state.me = self;
+  if (self->state.seat.node->transport() != nullptr) {
+    send_after(self, self->state.seat.node->options.tick, Tick{});
+  }
   return {
-      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(self->state.running.has_value()); },
+      [self](const Tick&) {
+        self->state.tick();
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
       [self](PrefillStep& m) { self->state.step(m); },
       [self](const PrefillComputed& m) { self->state.computed(m); },
+      [self](const KvExported& m) { self->state.exported(m); },
   };
 }
 

@@ -17,7 +17,9 @@ namespace {
 
 struct Entry {
   SubmissionPtr submission;
-  PlacementPtr placement;  // null until accepted
+  PlacementPtr placement;          // null until accepted
+  std::optional<SiteRef> prefill;  // who works on it, or holds its KV for decode
+  std::optional<SiteRef> decode;
   RequestState state = RequestState::kReceived;
   Instant entered{};
   Instant due{};
@@ -43,15 +45,17 @@ struct Router {
   std::map<RequestId, Entry> ledger;
 
   void start(ContextPtr node, std::uint32_t part);
+  void rewire(const Rewire& message);
   void submit(const Submit& message);
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
+  void prefill_placed(const PrefillPlaced& m);
 
   void prefill_started(const PrefillStarted& m) { on(m.key, RequestEvent::kPrefillStarted, {}); }
 
   void prefill_done(const PrefillDone& m);
 
-  void decode_placed(const DecodePlaced& m) { on(m.key, RequestEvent::kDecodePlaced, {}); }
+  void decode_placed(const DecodePlaced& m);
 
   void decode_joined(const DecodeJoined& m) { on(m.key, RequestEvent::kDecodeJoined, {}); }
 
@@ -60,6 +64,9 @@ struct Router {
   void refused(const AttemptRefused& m);
   void look_at_deadlines();
 
+  Entry* find(const AttemptKey& key);
+  bool site_lost(const Entry& entry) const;
+  void lose_with_site(const AttemptKey& key);
   bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
   void apply(Entry& entry, RequestEvent event, const Cause& cause);
   void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
@@ -87,7 +94,8 @@ void Router::submit(const Submit& message) {
   ++seat.node->metrics.attempts;
   const Instant now = seat.node->now();
   Entry& entry = ledger[submission->request];
-  entry = {.submission = submission, .placement = nullptr, .entered = now};
+  entry = {
+      .submission = submission, .placement = nullptr, .prefill = {}, .decode = {}, .entered = now};
   entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
   seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
   seat.node->log.event(LogLevel::kDebug,
@@ -98,12 +106,78 @@ void Router::submit(const Submit& message) {
     on(entry.key(), RequestEvent::kRefused, {.error = placement.error()});
     return;
   }
+  placement->router = seat.wiring->self;
   entry.placement = std::make_shared<const Placement>(*std::move(placement));
   on(entry.key(), RequestEvent::kAccepted, {});
 }
 
+// Work that was under way on a node that is lost is tried again; answers that no gateway waits for
+// are cancelled.
+void Router::rewire(const Rewire& message) {
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  std::vector<AttemptKey> lost;
+  std::vector<AttemptKey> orphaned;
+  for (const auto& [request, entry] : ledger) {
+    const NodeId gateway = entry.submission->gateway;
+    if (seat.wiring->lost(before->site(gateway)) && gateway != seat.wiring->self) {
+      orphaned.push_back(entry.key());
+    } else if (site_lost(entry)) {
+      lost.push_back(entry.key());
+    }
+  }
+  for (const AttemptKey& key : orphaned) {
+    on(key, RequestEvent::kClientLeft, {});
+  }
+  for (const AttemptKey& key : lost) {
+    lose_with_site(key);
+  }
+}
+
+bool Router::site_lost(const Entry& entry) const {
+  return (entry.prefill && seat.wiring->lost(*entry.prefill)) ||
+         (entry.decode && seat.wiring->lost(*entry.decode));
+}
+
+void Router::lose_with_site(const AttemptKey& key) {
+  on(key,
+     RequestEvent::kLost,
+     {.error = Error{Code::kPeerLost, "the node that worked on it was lost"}, .retry = true});
+}
+
+// A balancer may know an older or a newer session than this part does.
+void Router::prefill_placed(const PrefillPlaced& message) {
+  if (Entry* entry = find(message.key)) {
+    entry->prefill = message.site;
+    if (site_lost(*entry)) {
+      lose_with_site(message.key);
+    }
+  }
+}
+
+void Router::decode_placed(const DecodePlaced& message) {
+  if (Entry* entry = find(message.key)) {
+    entry->decode = message.site;
+    if (site_lost(*entry)) {
+      lose_with_site(message.key);
+    } else {
+      on(message.key, RequestEvent::kDecodePlaced, {});
+    }
+  }
+}
+
+Entry* Router::find(const AttemptKey& key) {
+  const auto entry = ledger.find(key.request);
+  const bool known = entry != ledger.end() && entry->second.submission->attempt == key.attempt;
+  return known ? &entry->second : nullptr;
+}
+
+// From another process a hand-over names its placement only.
 void Router::prefill_done(const PrefillDone& message) {
-  on(message.handover.key(), RequestEvent::kPrefillDone, {.handover = &message.handover});
+  Handover handover = message.handover;
+  if (const Entry* entry = find(handover.key())) {
+    handover.placement = entry->placement;
+    on(handover.key(), RequestEvent::kPrefillDone, {.handover = &handover});
+  }
 }
 
 void Router::answer_done(const AnswerDone& message) {
@@ -164,11 +238,11 @@ void Router::look_at_deadlines() {
 
 // False: the ledger has no such attempt. Work that arrives for it is dropped with the message.
 bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
-  const auto entry = ledger.find(key.request);
-  if (entry == ledger.end() || entry->second.submission->attempt != key.attempt) {
+  Entry* entry = find(key);
+  if (entry == nullptr) {
     return false;
   }
-  apply(entry->second, event, cause);
+  apply(*entry, event, cause);
   forget_if_over(key.request);
   return true;
 }
@@ -186,6 +260,9 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
   }
   execute(entry, step.commands, cause);
   entry.state = step.next;
+  if (entry.state == RequestState::kDecoding) {
+    entry.prefill.reset();  // it holds nothing of this attempt any more
+  }
   entry.entered = seat.node->now();
   entry.due = state_due(
       step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
@@ -225,7 +302,7 @@ void Router::log_state(const Entry& entry, RequestEvent event, const Cause& caus
 }
 
 void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cause) {
-  const Wiring& parts = *seat.wiring;
+  const NodeParts& parts = seat.wiring->here();
   if ((commands & kPlacePrefill) != 0) {
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
            PlacePrefill{entry.placement});
@@ -248,17 +325,17 @@ void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cau
 void Router::report(const Entry& entry, const Cause& cause) {
   const Submission& submission = *entry.submission;
   notify(
-      seat.wiring->gateway,
+      seat.wiring->at(submission.gateway).gateway,
       AttemptFailed{
           submission.shard,
           {submission.request, submission.attempt, cause.error, cause.retry, cause.retry_after}});
 }
 
 void Router::release_everywhere(const AttemptKey& key) {
-  for (const PrefillBalancerActor& balancer : seat.wiring->prefill_balancers) {
+  for (const PrefillBalancerActor& balancer : seat.wiring->here().prefill_balancers) {
     notify(balancer, ReleaseAttempt{key});
   }
-  notify(seat.wiring->decode_balancer, ReleaseAttempt{key});
+  notify(seat.wiring->here().decode_balancer, ReleaseAttempt{key});
 }
 
 void Router::count_end(const Entry& entry, const Cause& cause) {
@@ -293,7 +370,7 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
   self->state.start(std::move(node), part);
   send_after(self, self->state.seat.node->options.tick, Tick{});
   return {
-      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(false); },
       [self](const Tick&) {
         self->state.look_at_deadlines();
@@ -302,6 +379,7 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const Submit& m) { self->state.submit(m); },
       [self](const StopStream& m) { self->state.stop(m); },
       [self](const CloseRequest& m) { self->state.close(m); },
+      [self](const PrefillPlaced& m) { self->state.prefill_placed(m); },
       [self](const PrefillStarted& m) { self->state.prefill_started(m); },
       [self](const PrefillDone& m) { self->state.prefill_done(m); },
       [self](const DecodePlaced& m) { self->state.decode_placed(m); },

@@ -52,9 +52,9 @@ TokenRun token_run(const Placement& placement,
   return run;
 }
 
-void ShardBatches::send(const GatewayActor& gateway) {
-  for (auto& [shard, runs] : by_shard_) {
-    notify(gateway, TokenBatch{shard, std::move(runs)});
+void ShardBatches::send(const Wiring& wiring) {
+  for (auto& [place, runs] : by_shard_) {
+    notify(wiring.at(place.first).gateway, TokenBatch{place.second, std::move(runs)});
   }
   by_shard_.clear();
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "actors/interfaces.h"
 #include "kernels/backend.h"
@@ -19,15 +21,17 @@ TokenRun token_run(const Placement& placement,
                    Position position,
                    std::int64_t answered);
 
-// Collects the runs of one step by shard: one message each.
+// Collects the runs of one step by gateway and shard: one message each.
 class ShardBatches {
  public:
-  void add(std::uint32_t shard, TokenRun run) { by_shard_[shard].push_back(std::move(run)); }
+  void add(const Submission& submission, TokenRun run) {
+    by_shard_[{submission.gateway, submission.shard}].push_back(std::move(run));
+  }
 
-  void send(const GatewayActor& gateway);
+  void send(const Wiring& wiring);
 
  private:
-  std::map<std::uint32_t, std::vector<TokenRun>> by_shard_;
+  std::map<std::pair<NodeId, std::uint32_t>, std::vector<TokenRun>> by_shard_;
 };
 
 }  // namespace shoal

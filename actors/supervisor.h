@@ -1,6 +1,7 @@
 // Keeps the node's parts alive and says how they are: pings everybody, judges by progress, replaces
 // a lost worker in place and rebuilds the whole pipeline when anything else but the gateway is
-// lost.
+// lost. In a cluster it also speaks for its node: beats to the owner of the membership, follows the
+// view, and wires in what the peers bring.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +35,21 @@ constexpr std::uint32_t count(std::size_t ranks) {
   return kFirstWorker + 2 * static_cast<std::uint32_t>(ranks);
 }
 
+// Not pinged: they are watched for their end only.
+inline constexpr std::uint32_t kMembership = 1U << 30;
+inline constexpr std::uint32_t kFirstPeer = kMembership + 1;  // plus the other node's NodeId
+
 std::string name(std::uint32_t part);
 }  // namespace part
 
 // How to make parts; given by the composition root.
 struct Blueprint {
-  std::function<Wiring(const SupervisorActor&, const GatewayActor&)>
-      pipeline;  // everything behind the gateway
+  // Everything behind the gateway that the node's roles ask for: this node's entry and workers.
+  std::function<void(Wiring&)> pipeline;
   std::function<PrefillWorkerActor(std::uint32_t rank)> prefill_worker;
   std::function<DecodeWorkerActor(std::uint32_t rank)> decode_worker;
+  std::function<PeerActor(const SupervisorActor&, NodeId)> peer;
+  std::function<MembershipActor()> membership;
 };
 
 SupervisorActor spawn_supervisor(caf::actor_system& system,

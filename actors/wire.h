@@ -12,8 +12,8 @@
 
 namespace shoal::wire_codec {
 
-// Prompts up to this many ids ride inline; longer ones need a buffer on the bulk transport.
-inline constexpr std::size_t kInlineTokens = 4'096;
+// The longest prompt a message carries, ids.
+inline constexpr std::size_t kInlineTokens = 1'048'576;
 
 // A batch as it goes to the gateway of one shard.
 struct ShardRuns {
@@ -26,8 +26,7 @@ struct ShardFailure {
   StreamFailure failure;
 };
 
-// Deadlines travel as the time left, because two nodes' clocks are never compared. kTooLarge: the
-// prompt needs a buffer.
+// Deadlines travel as the time left, because two nodes' clocks are never compared.
 Result<std::string> encode(const Submission& submission, Instant now);
 std::string encode(const ShardRuns& batch);
 std::string encode(const ShardFailure& failure);

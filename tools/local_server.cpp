@@ -75,9 +75,14 @@ Result<void> LocalServer::open_device(const Config& config, const ServerPlan& pl
 
 Result<void> LocalServer::open_front(const Config& config, ServerPlan plan) {
   TRY(node_,
-      build_node(
-          config,
-          Parts{device_->backend(), *launcher_, monotonic_now, sink_until(silent_), nullptr}));
+      build_node(config,
+                 Parts{device_->backend().shape(),
+                       &device_->backend(),
+                       launcher_.get(),
+                       monotonic_now,
+                       sink_until(silent_),
+                       nullptr,
+                       {}}));
 
   const std::string directory_name =
       std::filesystem::canonical(plan.model_path).filename().string();

@@ -12,8 +12,8 @@ std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
   std::optional<DecodeChoice> best;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const DecodeRank& rank = ranks[r];
-    const bool fits = rank.alive && rank.device == need.device && rank.live < max_batch &&
-                      rank.free_blocks >= need.blocks;
+    const bool fits = rank.alive && (!need.device || rank.device == *need.device) &&
+                      rank.live < max_batch && rank.free_blocks >= need.blocks;
     if (!fits) {
       continue;
     }

@@ -21,9 +21,9 @@ struct DecodeRank {
 };
 
 struct DecodeNeed {
-  std::uint32_t device = 0;  // where the KV is now
-  std::int64_t blocks = 0;   // still to be reserved; 0 when the reservation moves along
-  Position tokens = 0;       // KV length at the hand-over
+  std::optional<std::uint32_t> device;  // where the KV stays; none: it can be brought anywhere
+  std::int64_t blocks = 0;              // still to be reserved; 0 when the reservation moves along
+  Position tokens = 0;                  // KV length at the hand-over
 };
 
 struct DecodeChoice {
@@ -31,8 +31,7 @@ struct DecodeChoice {
   Nanos step{0};  // predicted step time with the answer
 };
 
-// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index. KV does not move
-// between devices here.
+// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index.
 std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
                                              const DecodeNeed& need,
                                              const CostModel& cost,

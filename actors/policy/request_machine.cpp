@@ -23,6 +23,9 @@ constexpr std::string_view kAhead = "nothing was placed that could say so";
 constexpr std::string_view kOver = "the attempt is over";
 constexpr std::string_view kTaken = "only a queue refuses, and it is in none";
 
+// Until decode has joined, the prefill side holds the KV.
+constexpr int kReleaseBoth = kReleasePrefill | kReleaseDecode;
+
 using Row = std::array<RequestStep, kRequestEvents>;
 
 // clang-format off
@@ -38,24 +41,24 @@ constexpr std::array<Row, kLiveRequestStates> kTable = {{
         to(kCancelled), to(kCancelled), to(kExpired, kReport)},
     // -- Queued
     Row{ignore(kSeen), to(kPrefilling), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), to(kFinished),
+        ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
         to(kFailed, kReport), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
         to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
     // -- Prefilling
     Row{ignore(kSeen), ignore(kSeen), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), to(kFinished),
+        ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
         ignore(kTaken), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
         to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
     // -- Queued for decode
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        to(kHandingOver), to(kDecoding), to(kFinished),
-        to(kFailed, kReport), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
-        to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
+        to(kHandingOver), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        to(kFailed, kReport | kReleasePrefill), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
+        to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Handing over
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), to(kDecoding), to(kFinished),
-        ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
-        to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
+        ignore(kSeen), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        ignore(kTaken), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
+        to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Decoding
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
         ignore(kSeen), ignore(kSeen), to(kFinished),

@@ -46,7 +46,8 @@ std::vector<TokenId> sim_answer(const kernels::SimModel& model,
 Clients::Clients(FrontDoor& door, std::function<Instant()> clock, const StreamLimits& limits)
     : door_(door),
       clock_(std::move(clock)),
-      limits_(limits) {
+      limits_(limits),
+      next_(door.first_request(0).value) {
   door_.attach(0, *this);
 }
 
@@ -61,8 +62,8 @@ RequestId Clients::ask(const Wanted& request) {
   {
     const std::lock_guard lock(mutex_);
     submission.request = RequestId{next_++};
-    const auto [client, added] =
-        clients_.emplace(submission.request, Client{Stream(submission, limits_, clock_()), {}});
+    const auto [client, added] = clients_.emplace(
+        submission.request, Client{Stream(submission, limits_, clock_()), {}, request});
     todo.submissions.push_back(client->second.stream.submission());
   }
   act(std::move(todo));
@@ -82,6 +83,29 @@ void Clients::leave(RequestId request) {
   changed_.notify_all();
 }
 
+void Clients::reset_connections() {
+  const std::lock_guard lock(mutex_);
+  dead_ = true;
+  for (auto& [request, client] : clients_) {
+    client.answer.reset = !client.answer.over();
+    client.stream.on_client_left();
+  }
+}
+
+std::vector<RequestId> Clients::requests() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RequestId> requests;
+  for (const auto& [request, client] : clients_) {
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+Wanted Clients::asked(RequestId request) const {
+  const std::lock_guard lock(mutex_);
+  return clients_.at(request).asked;
+}
+
 void Clients::stop_at(RequestId request, Position end) {
   Todo todo;
   {
@@ -97,6 +121,9 @@ void Clients::deliver(std::vector<TokenRun> runs) {
   std::vector<std::pair<RequestId, std::size_t>> answered;
   {
     const std::lock_guard lock(mutex_);
+    if (dead_) {
+      return;
+    }
     for (TokenRun& run : runs) {
       Client& client = clients_.at(run.request);
       take(client, client.stream.on_tokens(std::move(run), clock_()), todo);
@@ -115,6 +142,9 @@ void Clients::fail(StreamFailure failure) {
   Todo todo;
   {
     const std::lock_guard lock(mutex_);
+    if (dead_) {
+      return;
+    }
     Client& client = clients_.at(failure.request);
     take(client, client.stream.on_failure(failure, clock_()), todo);
   }

@@ -42,8 +42,9 @@ struct Answer {
   std::uint32_t attempts = 1;
   int terminal_events = 0;
   bool left = false;
+  bool reset = false;  // the connection broke with the gateway's process
 
-  bool over() const { return terminal_events > 0 || left; }
+  bool over() const { return terminal_events > 0 || left || reset; }
 };
 
 class Clients final : public ShardInbox {
@@ -53,6 +54,8 @@ class Clients final : public ShardInbox {
   RequestId ask(const Wanted& request);
   // The client goes away.
   void leave(RequestId request);
+  // The gateway's process is gone: nothing is delivered, said or submitted any more.
+  void reset_connections();
   // As if a stop string ended at `end`.
   void stop_at(RequestId request, Position end);
 
@@ -67,6 +70,9 @@ class Clients final : public ShardInbox {
   // What streams have to do because time passed.
   void pass_time();
   Answer answer(RequestId request) const;
+  // Every request ever asked here.
+  std::vector<RequestId> requests() const;
+  Wanted asked(RequestId request) const;
   std::size_t open() const;
   // Real time; false: some are open after `limit`.
   bool wait_until_all_over(Nanos limit);
@@ -76,6 +82,7 @@ class Clients final : public ShardInbox {
   struct Client {
     Stream stream;
     Answer answer;
+    Wanted asked;
   };
 
   struct Todo {
@@ -95,7 +102,8 @@ class Clients final : public ShardInbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<RequestId, Client> clients_;
-  std::uint64_t next_ = 1;
+  std::uint64_t next_;
+  bool dead_ = false;
 };
 
 }  // namespace shoal::testing

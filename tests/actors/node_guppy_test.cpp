@@ -37,9 +37,14 @@ struct GuppyNode {
     REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
     device = *std::move(opened);
     queue = std::make_unique<kernels::LaunchQueue>(device->backend(), clock_now);
-    auto built = build_node(
-        Config(),
-        Parts{device->backend(), *queue, clock_now, [](LogLevel, std::string_view) {}, nullptr});
+    auto built = build_node(Config(),
+                            Parts{device->backend().shape(),
+                                  &device->backend(),
+                                  queue.get(),
+                                  clock_now,
+                                  [](LogLevel, std::string_view) {},
+                                  nullptr,
+                                  {}});
     REQUIRE(built.has_value());
     node = *std::move(built);
     clients = std::make_unique<Clients>(*node, clock_now);

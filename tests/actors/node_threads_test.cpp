@@ -28,8 +28,14 @@ struct ThreadedNode {
   std::unique_ptr<Clients> clients;
 
   ThreadedNode() {
-    auto built = build_node(
-        Config(), Parts{backend, queue, clock_now, [](LogLevel, std::string_view) {}, nullptr});
+    auto built = build_node(Config(),
+                            Parts{backend.shape(),
+                                  &backend,
+                                  &queue,
+                                  clock_now,
+                                  [](LogLevel, std::string_view) {},
+                                  nullptr,
+                                  {}});
     REQUIRE(built.has_value());
     node = *std::move(built);
     clients = std::make_unique<Clients>(*node, clock_now, StreamLimits{.attempts = 50});

@@ -125,11 +125,13 @@ World::World(const Setup& setup)
   }
   auto node =
       build_node(config,
-                 Parts{backend_,
-                       *launcher_,
+                 Parts{backend_.shape(),
+                       &backend_,
+                       launcher_.get(),
                        [this] { return now(); },
                        [this](LogLevel, std::string_view line) { events_.emplace_back(line); },
-                       runtime_});
+                       runtime_,
+                       {}});
   REQUIRE_MESSAGE(node.has_value(), (node ? "" : node.error().message));
   node_ = *std::move(node);
   clients_ = std::make_unique<Clients>(

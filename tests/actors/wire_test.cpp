@@ -60,9 +60,10 @@ TEST_CASE("a submission survives the wire, its deadline as time left on another 
   CHECK(got->tenant == sent.tenant);
 }
 
-TEST_CASE("a long prompt does not ride inside a message") {
+TEST_CASE("a prompt longer than a message may carry is refused") {
   Submission submission = full_submission();
-  submission.prompt = std::make_shared<const std::vector<TokenId>>(4'097, 5);
+  submission.prompt =
+      std::make_shared<const std::vector<TokenId>>(wire_codec::kInlineTokens + 1, 5);
   const auto bytes = wire_codec::encode(submission, kNow);
   REQUIRE_FALSE(bytes.has_value());
   CHECK(bytes.error().code == Code::kTooLarge);

@@ -51,7 +51,7 @@ TEST_CASE("a request goes forward through its states") {
   CHECK(on(RequestEvent::kPrefillStarted) == kDoNothing);
   CHECK(on(RequestEvent::kPrefillDone) == kPlaceDecode);
   CHECK(on(RequestEvent::kDecodePlaced) == kDoNothing);
-  CHECK(on(RequestEvent::kDecodeJoined) == kDoNothing);
+  CHECK(on(RequestEvent::kDecodeJoined) == kReleasePrefill);
   CHECK(now == RequestState::kDecoding);
   CHECK(on(RequestEvent::kAnswerDone) == kDoNothing);
   CHECK(now == RequestState::kFinished);
@@ -86,10 +86,13 @@ TEST_CASE("an end from outside frees the path the attempt is on") {
     for (const RequestState s : {RequestState::kQueued, RequestState::kPrefilling}) {
       CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) == kReleasePrefill);
     }
-    for (const RequestState s :
-         {RequestState::kQueuedDecode, RequestState::kHandingOver, RequestState::kDecoding}) {
-      CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) == kReleaseDecode);
+    // Until decode has joined, the prefill side holds the KV.
+    for (const RequestState s : {RequestState::kQueuedDecode, RequestState::kHandingOver}) {
+      CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) ==
+            (kReleasePrefill | kReleaseDecode));
     }
+    CHECK((next_step(RequestState::kDecoding, e).commands & (kReleasePrefill | kReleaseDecode)) ==
+          kReleaseDecode);
     CHECK((next_step(RequestState::kReceived, e).commands & (kReleasePrefill | kReleaseDecode)) ==
           0);
   }

@@ -1,0 +1,101 @@
+// A member is dead when it was silent for too long, when its link is gone and did not come back, or
+// when another life of its node speaks.
+#include "actors/policy/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shoal {
+
+const Member* View::find(NodeId node) const {
+  const auto found = std::find_if(
+      members.begin(), members.end(), [node](const Member& m) { return m.node == node; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+void Membership::restore(View view, Instant now) {
+  view_ = std::move(view);
+  for (const Member& member : view_.members) {
+    pulses_[member.node] = {member.incarnation, now, {}};
+  }
+}
+
+// A second life of a node that is still heard waits: two processes under one name must not take
+// turns.
+void Membership::heard(NodeId node, IncarnationId incarnation, Instant now) {
+  if (is_fenced(node, incarnation)) {
+    return;
+  }
+  const auto known = pulses_.find(node);
+  const bool other_life = known != pulses_.end() && known->second.incarnation != incarnation;
+  if (other_life && !known->second.unlinked &&
+      now - known->second.heard < limits_.heartbeat * limits_.suspect) {
+    return;
+  }
+  Pulse& pulse = pulses_[node];
+  pulse.incarnation = incarnation;
+  pulse.heard = now;
+  pulse.unlinked.reset();
+}
+
+void Membership::linked(NodeId node) {
+  if (const auto known = pulses_.find(node); known != pulses_.end()) {
+    known->second.unlinked.reset();
+  }
+}
+
+void Membership::unlinked(NodeId node, Instant now) {
+  if (const auto known = pulses_.find(node); known != pulses_.end() && !known->second.unlinked) {
+    known->second.unlinked = now;
+  }
+}
+
+bool Membership::is_dead(const Member& member, Instant now) const {
+  const auto known = pulses_.find(member.node);
+  if (known == pulses_.end() || known->second.incarnation != member.incarnation) {
+    return true;
+  }
+  const Pulse& pulse = known->second;
+  return now - pulse.heard > limits_.heartbeat * limits_.dead ||
+         (pulse.unlinked && now - *pulse.unlinked > limits_.heartbeat * limits_.suspect);
+}
+
+bool Membership::is_fenced(NodeId node, IncarnationId incarnation) const {
+  return std::any_of(view_.fenced.begin(), view_.fenced.end(), [&](const Member& life) {
+    return life.node == node && life.incarnation == incarnation;
+  });
+}
+
+std::optional<View> Membership::next(Instant now) const {
+  View next{EpochId{view_.epoch.value + 1}, {}, view_.fenced};
+  for (const Member& member : view_.members) {
+    if (is_dead(member, now)) {
+      next.fenced.push_back(member);
+    } else {
+      next.members.push_back(member);
+    }
+  }
+  for (const auto& [node, pulse] : pulses_) {
+    const bool silent = now - pulse.heard > limits_.heartbeat * limits_.dead || pulse.unlinked;
+    const bool fenced =
+        std::any_of(next.fenced.begin(), next.fenced.end(), [&](const Member& life) {
+          return life.node == node && life.incarnation == pulse.incarnation;
+        });
+    if (!silent && !fenced && next.find(node) == nullptr) {
+      next.members.push_back({node, pulse.incarnation, next.epoch});
+    }
+  }
+  std::sort(next.members.begin(), next.members.end(), [](const Member& a, const Member& b) {
+    return a.node < b.node;
+  });
+  if (next.members == view_.members) {
+    return std::nullopt;
+  }
+  if (next.fenced.size() > kFenced) {
+    next.fenced.erase(next.fenced.begin(),
+                      next.fenced.end() - static_cast<std::ptrdiff_t>(kFenced));
+  }
+  return next;
+}
+
+}  // namespace shoal

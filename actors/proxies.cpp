@@ -1,0 +1,184 @@
+// One behaviour an interface: what may leave is forwarded, what is local by nature is nothing to a
+// remote part.
+#include "actors/proxies.h"
+
+#include <utility>
+
+#include "actors/wire_messages.h"
+
+namespace shoal {
+namespace {
+
+using wire_codec::Role;
+
+struct Proxy {
+  static inline const char* name = "proxy";
+
+  ProxySeat seat;
+  Role role{};
+  std::uint32_t instance = 0;
+
+  template <class Message>
+  void forward(const Message& message) {
+    static_assert(wire_codec::kKind<Message> != 0);
+    notify(seat.peer,
+           Outgoing{seat.link,
+                    static_cast<std::uint32_t>(role),
+                    instance,
+                    wire_codec::kKind<Message>,
+                    wire_codec::encode(message, seat.node->now())});
+  }
+};
+
+// Handler of a message that is forwarded, and of one that stays in its process.
+template <class Message, class Self>
+auto forwards(Self self) {
+  return [self](const Message& message) { self->state.forward(message); };
+}
+
+template <class Message>
+auto stays() {
+  return [](const Message&) {};
+}
+
+template <class Actor>
+using Pointer = typename Actor::template stateful_pointer<Proxy>;
+
+GatewayActor::behavior_type gateway(Pointer<GatewayActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<Submit>(),
+          stays<StopStream>(),
+          stays<CloseRequest>(),
+          forwards<TokenBatch>(self),
+          forwards<AttemptFailed>(self)};
+}
+
+RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<Tick>(),
+          forwards<Submit>(self),
+          forwards<StopStream>(self),
+          forwards<CloseRequest>(self),
+          stays<PrefillPlaced>(),
+          forwards<PrefillStarted>(self),
+          forwards<PrefillDone>(self),
+          stays<DecodePlaced>(),
+          forwards<DecodeJoined>(self),
+          forwards<AnswerDone>(self),
+          forwards<AttemptLost>(self),
+          stays<AttemptRefused>()};
+}
+
+PrefillBalancerActor::behavior_type prefill_balancer(Pointer<PrefillBalancerActor> self,
+                                                     Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<PlacePrefill>(),
+          stays<ReleaseAttempt>(),
+          forwards<PrefillLoad>(self)};
+}
+
+PrefillGroupActor::behavior_type prefill_group(Pointer<PrefillGroupActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<Tick>(),
+          forwards<PlacePrefill>(self),
+          forwards<ReleaseAttempt>(self),
+          stays<KvReleased>(),
+          stays<PrefillStepDone>()};
+}
+
+DecodeBalancerActor::behavior_type decode_balancer(Pointer<DecodeBalancerActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<PlaceDecode>(),
+          stays<ReleaseAttempt>(),
+          forwards<DecodeLeft>(self),
+          forwards<DecodeRefused>(self),
+          forwards<DecodeLoad>(self)};
+}
+
+DecodeGroupActor::behavior_type decode_group(Pointer<DecodeGroupActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          stays<Tick>(),
+          forwards<JoinDecode>(self),
+          forwards<ReleaseAttempt>(self),
+          stays<DecodeReady>(),
+          stays<DecodeStepDone>()};
+}
+
+SupervisorActor::behavior_type supervisor(Pointer<SupervisorActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Tick>(),
+          stays<Heartbeat>(),
+          stays<EndPart>(),
+          forwards<ViewPublished>(self),
+          stays<LinkAccepted>(),
+          stays<PeerLinked>(),
+          stays<PeerUp>(),
+          stays<PeerDown>()};
+}
+
+MembershipActor::behavior_type membership(Pointer<MembershipActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Tick>(),
+          forwards<NodeBeat>(self),
+          stays<NodeLinked>(),
+          stays<NodeUnlinked>(),
+          stays<RecordRead>(),
+          stays<RecordWritten>()};
+}
+
+}  // namespace
+
+SupervisorActor spawn_supervisor_proxy(caf::actor_system& system, const ProxySeat& seat) {
+  return system.spawn(supervisor, Proxy{seat, Role::kSupervisor, 0});
+}
+
+MembershipActor spawn_membership_proxy(caf::actor_system& system, const ProxySeat& seat) {
+  return system.spawn(membership, Proxy{seat, Role::kMembership, 0});
+}
+
+NodeParts spawn_proxies(caf::actor_system& system, const ProxySeat& seat, const NodeRoles& roles) {
+  NodeParts parts;
+  if (roles.gateway) {
+    parts.gateway = system.spawn(gateway, Proxy{seat, Role::kGateway, 0});
+  }
+  if (roles.router) {
+    parts.router = system.spawn(router, Proxy{seat, Role::kRouter, 0});
+    for (std::uint32_t k = 0; k < kPrefillClasses; ++k) {
+      parts.prefill_balancers[k] =
+          system.spawn(prefill_balancer, Proxy{seat, Role::kPrefillBalancer, k});
+    }
+    parts.decode_balancer = system.spawn(decode_balancer, Proxy{seat, Role::kDecodeBalancer, 0});
+  }
+  if (roles.prefill) {
+    parts.prefill_group = system.spawn(prefill_group, Proxy{seat, Role::kPrefillGroup, 0});
+  }
+  if (roles.decode) {
+    parts.decode_group = system.spawn(decode_group, Proxy{seat, Role::kDecodeGroup, 0});
+  }
+  return parts;
+}
+
+void end_proxies(const NodeParts& parts) {
+  end_actor(parts.gateway);
+  end_actor(parts.router);
+  for (const PrefillBalancerActor& balancer : parts.prefill_balancers) {
+    end_actor(balancer);
+  }
+  end_actor(parts.decode_balancer);
+  end_actor(parts.prefill_group);
+  end_actor(parts.decode_group);
+}
+
+}  // namespace shoal

@@ -1,0 +1,40 @@
+// The nodes of a cluster and what each does, as every node knows them from the same file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schemas/ids.h"
+
+namespace shoal {
+
+// The parts a node has.
+struct NodeRoles {
+  bool gateway = false;  // HTTP
+  bool router = false;   // with its balancers
+  bool prefill = false;
+  bool decode = false;
+
+  bool has_device() const { return prefill || decode; }
+
+  friend bool operator==(const NodeRoles&, const NodeRoles&) = default;
+};
+
+inline constexpr NodeRoles kAllRoles{true, true, true, true};
+
+struct TopologyNode {
+  std::string name;
+  NodeRoles roles;
+  std::string host;                // numeric
+  std::uint16_t control_port = 0;  // links
+  std::uint16_t bulk_port = 0;     // transport
+};
+
+struct Topology {
+  std::vector<TopologyNode> nodes;  // a NodeId is a place in here
+  NodeId owner;                     // of the membership
+  std::uint64_t hash = 0;           // of everything that all nodes must agree on
+};
+
+}  // namespace shoal

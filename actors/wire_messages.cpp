@@ -1,0 +1,440 @@
+// One pair of functions a message, in the order of the kinds.
+#include "actors/wire_messages.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "actors/wire.h"
+#include "actors/wire_fields.h"
+
+namespace shoal::wire_codec {
+namespace {
+
+using wire_codec::get;
+using wire_codec::put;
+
+void put(const AttemptKey& key, wire::AttemptKey& out) {
+  out.set_request(key.request.value);
+  out.set_attempt(key.attempt.value);
+}
+
+AttemptKey get(const wire::AttemptKey& in) {
+  return {RequestId{in.request()}, AttemptId{in.attempt()}};
+}
+
+wire::AttemptEvent event_of(const AttemptKey& key) {
+  wire::AttemptEvent out;
+  put(key, *out.mutable_key());
+  return out;
+}
+
+Result<wire::AttemptEvent> parse_event(std::string_view bytes) {
+  return parse<wire::AttemptEvent>(bytes, "attempt event");
+}
+
+Result<Code> code_of(std::uint32_t code) {
+  if (code >= static_cast<std::uint32_t>(kCodeCount)) {
+    return corrupt("code");
+  }
+  return static_cast<Code>(code);
+}
+
+void put(const Placement& placement, Instant now, bool with_prompt, wire::Placement& out) {
+  put(*placement.submission, now, with_prompt, *out.mutable_submission());
+  out.set_router(placement.router.value);
+  put(placement.basis, *out.mutable_basis());
+  out.set_prompt(placement.span.prompt);
+  out.set_total(placement.span.total);
+  wire::AnswerRules& rules = *out.mutable_rules();
+  rules.set_min_tokens(placement.rules.min_tokens);
+  rules.set_max_tokens(placement.rules.max_tokens);
+  rules.mutable_end_tokens()->Assign(placement.rules.end_tokens.begin(),
+                                     placement.rules.end_tokens.end());
+  out.set_length_class(static_cast<std::uint32_t>(placement.length_class));
+  out.set_work_ns(placement.work.count());
+  out.set_blocks(placement.blocks);
+}
+
+Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
+  Placement placement;
+  TRY(Submission submission, get(in.submission(), now));
+  TRY(placement.basis, get(in.basis()));
+  if (in.length_class() >= static_cast<std::uint32_t>(kPrefillClasses)) {
+    return corrupt("length_class");
+  }
+  if (in.prompt() < 1 || in.total() < in.prompt() || in.total() > kLongestSequence) {
+    return corrupt("span");
+  }
+  if (in.blocks() < 0 || in.blocks() > kLongestSequence || in.work_ns() < 0) {
+    return corrupt("work");
+  }
+  placement.submission = std::make_shared<const Submission>(std::move(submission));
+  placement.router = NodeId{in.router()};
+  placement.span = {in.prompt(), in.total(), placement.basis.mode};
+  placement.rules = {in.rules().min_tokens(),
+                     in.rules().max_tokens(),
+                     {in.rules().end_tokens().begin(), in.rules().end_tokens().end()}};
+  placement.length_class = static_cast<int>(in.length_class());
+  placement.work = Nanos{in.work_ns()};
+  placement.blocks = in.blocks();
+  return std::make_shared<const Placement>(std::move(placement));
+}
+
+void put(const Handover& handover, wire::Handover& out) {
+  put(handover.key(), *out.mutable_key());
+  out.set_node(handover.node.value);
+  out.set_rank(handover.rank);
+  out.set_buffer(handover.buffer.value);
+  out.set_position(handover.position);
+  out.set_token(handover.token);
+  out.set_answered(handover.answered);
+}
+
+Result<Handover> get(const wire::Handover& in, PlacementPtr placement) {
+  if (in.buffer() == 0) {
+    return corrupt("buffer");
+  }
+  if (in.position() < 1 || in.position() > kLongestSequence || in.answered() < 1) {
+    return corrupt("position");
+  }
+  return Handover{.placement = std::move(placement),
+                  .kv = nullptr,
+                  .node = NodeId{in.node()},
+                  .rank = in.rank(),
+                  .buffer = BufferKey{in.buffer()},
+                  .position = in.position(),
+                  .token = in.token(),
+                  .answered = in.answered()};
+}
+
+// What a router is told of a hand-over: it has the placement itself.
+PlacementPtr placement_named(const AttemptKey& key) {
+  auto submission = std::make_shared<Submission>();
+  submission->request = key.request;
+  submission->attempt = key.attempt;
+  auto placement = std::make_shared<Placement>();
+  placement->submission = std::move(submission);
+  return placement;
+}
+
+wire::Member member(const Member& from) {
+  wire::Member out;
+  out.set_node(from.node.value);
+  out.set_incarnation(from.incarnation.value);
+  out.set_joined(from.joined.value);
+  return out;
+}
+
+Member member(const wire::Member& from) {
+  return {NodeId{from.node()}, IncarnationId{from.incarnation()}, EpochId{from.joined()}};
+}
+
+}  // namespace
+
+std::string encode(const Submit& message, Instant now) {
+  wire::Submission out;
+  put(*message.submission, now, true, out);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<Submit> decode(std::string_view bytes, Instant now) {
+  TRY(Submission submission, decode_submission(bytes, now));
+  return Submit{std::make_shared<const Submission>(std::move(submission))};
+}
+
+std::string encode(const StopStream& message, Instant) {
+  wire::Stop out;
+  put(message.key, *out.mutable_key());
+  out.set_end(message.end);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<StopStream> decode(std::string_view bytes, Instant) {
+  TRY(const wire::Stop in, parse<wire::Stop>(bytes, "stop"));
+  return StopStream{get(in.key()), in.end()};
+}
+
+std::string encode(const CloseRequest& message, Instant) {
+  wire::Close out;
+  out.set_request(message.request.value);
+  out.set_tokens(message.tokens);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<CloseRequest> decode(std::string_view bytes, Instant) {
+  TRY(const wire::Close in, parse<wire::Close>(bytes, "close"));
+  return CloseRequest{RequestId{in.request()}, in.tokens()};
+}
+
+std::string encode(const TokenBatch& message, Instant) {
+  wire::TokenBatch out;
+  out.set_shard(message.shard);
+  for (const TokenRun& run : message.runs) {
+    put(run, *out.add_runs());
+  }
+  return out.SerializeAsString();
+}
+
+template <>
+Result<TokenBatch> decode(std::string_view bytes, Instant) {
+  TRY(ShardRuns batch, decode_runs(bytes));
+  return TokenBatch{batch.shard, std::move(batch.runs)};
+}
+
+std::string encode(const AttemptFailed& message, Instant) {
+  return encode(ShardFailure{message.shard, message.failure});
+}
+
+template <>
+Result<AttemptFailed> decode(std::string_view bytes, Instant) {
+  TRY(ShardFailure failure, decode_failure(bytes));
+  return AttemptFailed{failure.shard, std::move(failure.failure)};
+}
+
+std::string encode(const PrefillStarted& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_rank(message.rank);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<PrefillStarted> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return PrefillStarted{get(in.key()), in.rank()};
+}
+
+std::string encode(const PrefillDone& message, Instant) {
+  wire::Handover out;
+  put(message.handover, out);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<PrefillDone> decode(std::string_view bytes, Instant) {
+  TRY(const wire::Handover in, parse<wire::Handover>(bytes, "hand-over"));
+  TRY(Handover handover, get(in, placement_named(get(in.key()))));
+  return PrefillDone{std::move(handover)};
+}
+
+std::string encode(const DecodeJoined& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_rank(message.rank);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<DecodeJoined> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return DecodeJoined{get(in.key()), in.rank()};
+}
+
+std::string encode(const AttemptLost& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_code(static_cast<std::uint32_t>(message.error.code));
+  out.set_message(message.error.message);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<AttemptLost> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  TRY(const Code code, code_of(in.code()));
+  return AttemptLost{get(in.key()), Error{code, in.message()}};
+}
+
+std::string encode(const AnswerDone& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_finish(static_cast<std::uint32_t>(message.finish));
+  out.set_tokens(message.tokens);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<AnswerDone> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  if (in.finish() > static_cast<std::uint32_t>(Finish::kLength)) {
+    return corrupt("finish");
+  }
+  return AnswerDone{get(in.key()), static_cast<Finish>(in.finish()), in.tokens()};
+}
+
+std::string encode(const ReleaseAttempt& message, Instant) {
+  return event_of(message.key).SerializeAsString();
+}
+
+template <>
+Result<ReleaseAttempt> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return ReleaseAttempt{get(in.key())};
+}
+
+std::string encode(const PlacePrefill& message, Instant now) {
+  wire::Placement out;
+  put(*message.placement, now, true, out);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<PlacePrefill> decode(std::string_view bytes, Instant now) {
+  TRY(const wire::Placement in, parse<wire::Placement>(bytes, "placement"));
+  TRY(PlacementPtr placement, get(in, now));
+  const Submission& submission = *placement->submission;
+  if (static_cast<Position>(submission.prompt->size()) != placement->span.prompt ||
+      static_cast<Position>(submission.forced.size()) !=
+          placement->span.total - placement->span.prompt) {
+    return corrupt("prompt");
+  }
+  return PlacePrefill{std::move(placement)};
+}
+
+std::string encode(const PrefillLoad& message, Instant) {
+  wire::PrefillLoad out;
+  out.set_node(message.node.value);
+  for (int k = 0; k < kPrefillClasses; ++k) {
+    out.add_waiting(message.backlog.waiting[static_cast<std::size_t>(k)]);
+    out.add_received(message.received[static_cast<std::size_t>(k)]);
+  }
+  out.set_work_ns(message.backlog.work.count());
+  return out.SerializeAsString();
+}
+
+template <>
+Result<PrefillLoad> decode(std::string_view bytes, Instant) {
+  TRY(const wire::PrefillLoad in, parse<wire::PrefillLoad>(bytes, "prefill load"));
+  if (in.waiting_size() != kPrefillClasses || in.received_size() != kPrefillClasses) {
+    return corrupt("classes");
+  }
+  PrefillLoad load;
+  load.node = NodeId{in.node()};
+  std::copy(in.waiting().begin(), in.waiting().end(), load.backlog.waiting.begin());
+  std::copy(in.received().begin(), in.received().end(), load.received.begin());
+  load.backlog.work = Nanos{in.work_ns()};
+  load.backlog.empty = in.work_ns() == 0;
+  return load;
+}
+
+std::string encode(const JoinDecode& message, Instant now) {
+  wire::Handover out;
+  put(message.handover, out);
+  put(*message.handover.placement, now, false, *out.mutable_placement());
+  out.set_rank(message.rank);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<JoinDecode> decode(std::string_view bytes, Instant now) {
+  TRY(const wire::Handover in, parse<wire::Handover>(bytes, "hand-over"));
+  TRY(PlacementPtr placement, get(in.placement(), now));
+  if (placement->key() != get(in.key())) {
+    return corrupt("key");
+  }
+  TRY(Handover handover, get(in, std::move(placement)));
+  return JoinDecode{std::move(handover), in.rank(), {}};
+}
+
+std::string encode(const DecodeLeft& message, Instant) {
+  wire::Attempts out;
+  for (const AttemptKey& key : message.keys) {
+    put(key, *out.add_keys());
+  }
+  return out.SerializeAsString();
+}
+
+template <>
+Result<DecodeLeft> decode(std::string_view bytes, Instant) {
+  TRY(const wire::Attempts in, parse<wire::Attempts>(bytes, "attempts"));
+  DecodeLeft left;
+  for (const wire::AttemptKey& key : in.keys()) {
+    left.keys.push_back(get(key));
+  }
+  return left;
+}
+
+std::string encode(const DecodeRefused& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_node(message.node.value);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<DecodeRefused> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return DecodeRefused{get(in.key()), NodeId{in.node()}};
+}
+
+std::string encode(const DecodeLoad& message, Instant) {
+  wire::DecodeLoad out;
+  out.set_node(message.node.value);
+  out.set_received(message.received);
+  for (const DecodeRankLoad& rank : message.ranks) {
+    wire::DecodeRankLoad& entry = *out.add_ranks();
+    entry.set_others(rank.others);
+    entry.set_others_tokens(rank.others_tokens);
+    entry.set_free_blocks(rank.free_blocks);
+  }
+  return out.SerializeAsString();
+}
+
+template <>
+Result<DecodeLoad> decode(std::string_view bytes, Instant) {
+  TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
+  DecodeLoad load{NodeId{in.node()}, {}, in.received()};
+  for (const wire::DecodeRankLoad& rank : in.ranks()) {
+    load.ranks.push_back({rank.others(), rank.others_tokens(), rank.free_blocks()});
+  }
+  return load;
+}
+
+std::string encode(const NodeBeat& message, Instant) {
+  wire::NodeBeat out;
+  out.set_node(message.node.value);
+  out.set_incarnation(message.incarnation.value);
+  out.set_epoch(message.epoch.value);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<NodeBeat> decode(std::string_view bytes, Instant) {
+  TRY(const wire::NodeBeat in, parse<wire::NodeBeat>(bytes, "node beat"));
+  return NodeBeat{NodeId{in.node()}, IncarnationId{in.incarnation()}, EpochId{in.epoch()}};
+}
+
+std::string encode(const View& view) {
+  wire::View out;
+  out.set_epoch(view.epoch.value);
+  for (const Member& one : view.members) {
+    *out.add_members() = member(one);
+  }
+  for (const Member& one : view.fenced) {
+    *out.add_fenced() = member(one);
+  }
+  return out.SerializeAsString();
+}
+
+Result<View> decode_view(std::string_view bytes) {
+  TRY(const wire::View in, parse<wire::View>(bytes, "view"));
+  View view{EpochId{in.epoch()}, {}, {}};
+  for (const wire::Member& one : in.members()) {
+    view.members.push_back(member(one));
+  }
+  for (const wire::Member& one : in.fenced()) {
+    view.fenced.push_back(member(one));
+  }
+  return view;
+}
+
+std::string encode(const ViewPublished& message, Instant) {
+  return encode(*message.view);
+}
+
+template <>
+Result<ViewPublished> decode(std::string_view bytes, Instant) {
+  TRY(View view, decode_view(bytes));
+  return ViewPublished{std::make_shared<const View>(std::move(view))};
+}
+
+}  // namespace shoal::wire_codec
