@@ -1,0 +1,225 @@
+// A cluster of processes answers like one node, and goes on when any of them dies, stops or is cut
+// off.
+#include <doctest/doctest.h>
+#include <string>
+#include <vector>
+
+#include "tests/sim/world.h"
+
+using namespace shoal;
+using namespace shoal::sim;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr NodeRoles kFront{.gateway = true, .router = true};
+constexpr NodeRoles kGateway{.gateway = true};
+constexpr NodeRoles kRouter{.router = true};
+constexpr NodeRoles kPrefill{.prefill = true};
+constexpr NodeRoles kDecode{.decode = true};
+
+WorldSetup setup_of(std::vector<NodeRoles> nodes, std::uint64_t seed) {
+  WorldSetup setup;
+  setup.nodes = std::move(nodes);
+  setup.seed = seed;
+  return setup;
+}
+
+struct Asked {
+  testing::Clients* clients = nullptr;
+  RequestId request;
+};
+
+std::vector<Asked> ask_some(World& world, NodeId gateway, int count) {
+  std::vector<Asked> asked;
+  for (int i = 0; i < count; ++i) {
+    auto& random = world.random();
+    const auto prompt = static_cast<std::int64_t>(1 + random() % 300);
+    const int answer = static_cast<int>(1 + random() % 40);
+    asked.push_back({&world.clients(gateway),
+                     world.clients(gateway).ask(testing::wanted(random(), prompt, answer))});
+  }
+  return asked;
+}
+
+std::size_t tokens_of(const std::vector<Asked>& asked) {
+  std::size_t tokens = 0;
+  for (const Asked& one : asked) {
+    tokens += one.clients->answer(one.request).tokens.size();
+  }
+  return tokens;
+}
+
+// Complete, and token for token what the device's rule says.
+void check_truth(World& world, const std::vector<Asked>& asked) {
+  for (const Asked& one : asked) {
+    const testing::Answer answer = one.clients->answer(one.request);
+    const testing::Wanted wanted = one.clients->asked(one.request);
+    CAPTURE(one.request.value);
+    CAPTURE((answer.error ? answer.error->message : std::string()));
+    REQUIRE(answer.terminal_events == 1);
+    REQUIRE_FALSE(answer.error.has_value());
+    REQUIRE(answer.basis.has_value());
+    CHECK(answer.tokens == testing::sim_answer({}, wanted, *answer.basis, 4096));
+  }
+  static_cast<void>(world);
+}
+
+bool settle_memory(World& world) {
+  return world.run([&world] { return world.memory_is_free(); }, seconds(20));
+}
+
+}  // namespace
+
+TEST_CASE("gateway and router, prefill and decode in three processes answer like one node") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kFront, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    const auto asked = ask_some(world, NodeId{0}, 12);
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, asked);
+    CHECK(settle_memory(world));
+  }
+}
+
+TEST_CASE("every role in a process of its own, two of each") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of(
+        {kGateway, kGateway, kRouter, kRouter, kPrefill, kPrefill, kDecode, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    auto asked = ask_some(world, NodeId{0}, 10);
+    const auto others = ask_some(world, NodeId{1}, 10);
+    asked.insert(asked.end(), others.begin(), others.end());
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, asked);
+    CHECK(settle_memory(world));
+  }
+}
+
+TEST_CASE("a killed prefill or decode node costs a pause and no token") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const NodeId victim : {NodeId{1}, NodeId{3}}) {
+      CAPTURE(seed);
+      CAPTURE(victim.value);
+      World world(setup_of({kFront, kPrefill, kPrefill, kDecode, kDecode}, seed));
+      REQUIRE(world.run_until_whole());
+      const auto asked = ask_some(world, NodeId{0}, 16);
+      REQUIRE(world.run([&] { return tokens_of(asked) > 60; }, seconds(60)));
+      world.kill(victim);
+      REQUIRE(world.run_until_all_over(seconds(60)));
+      check_truth(world, asked);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("the only decode node is killed and started again: its answers go on") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kFront, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    const auto asked = ask_some(world, NodeId{0}, 8);
+    REQUIRE(world.run([&] { return tokens_of(asked) > 30; }, seconds(60)));
+    world.kill(NodeId{2});
+    world.run_for(seconds(3));
+    world.restart(NodeId{2});
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, asked);
+    CHECK(settle_memory(world));
+  }
+}
+
+TEST_CASE("a killed router costs a pause: its streams go to the other one, or to its successor") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const bool only : {false, true}) {
+      CAPTURE(seed);
+      CAPTURE(only);
+      auto nodes = std::vector<NodeRoles>{kGateway, kRouter, kPrefill, kDecode};
+      if (!only) {
+        nodes.push_back(kRouter);
+      }
+      World world(setup_of(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const auto asked = ask_some(world, NodeId{0}, 12);
+      REQUIRE(world.run([&] { return tokens_of(asked) > 40; }, seconds(60)));
+      world.kill(NodeId{1});
+      if (only) {
+        world.run_for(seconds(2));
+        world.restart(NodeId{1});
+      }
+      REQUIRE(world.run_until_all_over(seconds(60)));
+      check_truth(world, asked);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("a killed gateway's work is given up, and its memory comes back") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kRouter, kGateway, kGateway, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    const auto lost = ask_some(world, NodeId{1}, 8);
+    const auto kept = ask_some(world, NodeId{2}, 8);
+    REQUIRE(world.run([&] { return tokens_of(lost) > 20; }, seconds(60)));
+    world.kill(NodeId{1});
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, kept);
+    for (const Asked& one : lost) {
+      CHECK(one.clients->answer(one.request).over());
+    }
+    CHECK(settle_memory(world));
+  }
+}
+
+TEST_CASE(
+    "a stopped decode node is fenced: it comes back as another life with nothing in its hands") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kFront, kPrefill, kDecode, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    const auto asked = ask_some(world, NodeId{0}, 12);
+    REQUIRE(world.run([&] { return tokens_of(asked) > 40; }, seconds(60)));
+    world.pause(NodeId{2}, true);
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, asked);
+    world.pause(NodeId{2}, false);
+    REQUIRE(world.run_until_whole());
+    CHECK(settle_memory(world));
+    CHECK(world.node(NodeId{2}).metrics_text().find("shoal_times_fenced_total 1") !=
+          std::string::npos);
+    const auto again = ask_some(world, NodeId{0}, 12);
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, again);
+  }
+}
+
+TEST_CASE("cut off from the owner of the membership a node is left out, and let in when mended") {
+  World world(setup_of({kFront, kPrefill, kDecode, kDecode}, 3));
+  REQUIRE(world.run_until_whole());
+  const auto asked = ask_some(world, NodeId{0}, 12);
+  REQUIRE(world.run([&] { return tokens_of(asked) > 40; }, seconds(60)));
+  world.cut(NodeId{0}, NodeId{2});
+  REQUIRE(world.run_until_all_over(seconds(60)));
+  check_truth(world, asked);
+  world.mend_all();
+  REQUIRE(world.run_until_whole());
+  CHECK(settle_memory(world));
+}
+
+TEST_CASE("the same seed gives the same run") {
+  const auto run = [](std::uint64_t seed) {
+    World world(setup_of({kFront, kPrefill, kDecode, kDecode}, seed));
+    world.run_until_whole();
+    const auto asked = ask_some(world, NodeId{0}, 8);
+    world.run([&] { return tokens_of(asked) > 20; }, seconds(60));
+    world.kill(NodeId{2});
+    world.run_until_all_over(seconds(60));
+    return world.hash();
+  };
+  CHECK(run(5) == run(5));
+  CHECK(run(5) != run(6));
+}

@@ -1,0 +1,118 @@
+// One piece of work at a time; its end is an event of the timeline.
+#include "tests/sim/device.h"
+
+#include <utility>
+
+namespace shoal::sim {
+namespace {
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+
+Error broken() {
+  return Error{Code::kInternal, "the device broke"};
+}
+
+}  // namespace
+
+Device::Device(Timeline& timeline,
+               const kernels::SimModel& model,
+               const kernels::SimSize& size,
+               const StepCost& cost)
+    : timeline_(timeline),
+      backend_(model, size),
+      cost_(cost) {}
+
+Device::~Device() {
+  stop();
+}
+
+void Device::stop() {
+  *alive_ = false;
+  running_.reset();
+  for (auto& queue : queues_) {
+    queue.clear();
+  }
+}
+
+void Device::add(kernels::Queue queue, Work work) {
+  if (*alive_) {
+    queues_[static_cast<std::size_t>(queue)].push_back(std::move(work));
+    start_next();
+  }
+}
+
+void Device::start_next() {
+  if (running_) {
+    return;
+  }
+  for (auto& queue : queues_) {
+    if (!queue.empty()) {
+      running_ = std::move(queue.front());
+      queue.pop_front();
+      timeline_.after(cost_of(*running_) * factor_, [this, alive = alive_] {
+        if (*alive) {
+          due_ = held_;
+          if (!held_) {
+            complete();
+          }
+        }
+      });
+      return;
+    }
+  }
+}
+
+void Device::hold(bool held) {
+  held_ = held;
+  if (!held_ && std::exchange(due_, false)) {
+    complete();
+  }
+}
+
+Nanos Device::cost_of(const Work& work) const {
+  const auto* launch = std::get_if<kernels::Launch>(&work);
+  if (launch == nullptr) {
+    return cost_.copy;
+  }
+  std::int64_t rows = 0;
+  for (const kernels::RowRun& run : launch->plan.runs) {
+    rows += run.rows();
+  }
+  return cost_.step + cost_.row * rows;
+}
+
+void Device::complete() {
+  Work work = *std::exchange(running_, std::nullopt);
+  const bool fails = failures_ > 0;
+  failures_ -= fails ? 1 : 0;
+  std::visit(Overloaded{[&](kernels::Launch& launch) {
+                          if (fails) {
+                            launch.done({tl::unexpected(broken()), Nanos{0}});
+                            return;
+                          }
+                          const Nanos cost = cost_of(work);
+                          kernels::LaunchedStep step(std::move(launch));
+                          while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
+                          }
+                          step.finish(backend_, cost);
+                        },
+                        [&](auto& copy) {
+                          if (fails) {
+                            copy.done(tl::unexpected(broken()));
+                          } else {
+                            kernels::run_copy(backend_, copy);
+                          }
+                        }},
+             work);
+  start_next();
+}
+
+bool Device::memory_is_free() {
+  const kernels::KvArena& arena = backend_.arena();
+  return arena.free_blocks() == arena.blocks() && arena.free_sequences() == arena.sequences();
+}
+
+}  // namespace shoal::sim

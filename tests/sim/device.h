@@ -1,0 +1,74 @@
+// A simulated device of one node: the sim backend, and a launcher whose steps take virtual time.
+// Decode goes before prefill, one step at a time, as in the product's launch queue.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "kernels/launch_queue.h"
+#include "kernels/sim/sim_backend.h"
+#include "tests/sim/timeline.h"
+
+namespace shoal::sim {
+
+// Predicted and real time of a step: fixed part plus rows.
+struct StepCost {
+  Nanos step{std::chrono::milliseconds(2)};
+  Nanos row{std::chrono::microseconds(50)};
+  Nanos copy{std::chrono::milliseconds(1)};
+};
+
+class Device final : public kernels::Launcher {
+ public:
+  Device(Timeline& timeline,
+         const kernels::SimModel& model,
+         const kernels::SimSize& size,
+         const StepCost& cost);
+  ~Device() override;
+
+  kernels::SimBackend& backend() { return backend_; }
+
+  void launch(kernels::Launch launch) override { add(launch.plan.queue, std::move(launch)); }
+
+  void copy_out(kernels::KvExport copy) override { add(copy.queue, std::move(copy)); }
+
+  void copy_in(kernels::KvImport copy) override { add(copy.queue, std::move(copy)); }
+
+  void stop() override;
+
+  // Nothing completes while it is held.
+  void hold(bool held);
+
+  // Steps take that many times longer.
+  void slow_down(std::int64_t factor) { factor_ = factor; }
+
+  // The next steps and copies fail.
+  void fail_next(std::int64_t count) { failures_ = count; }
+
+  bool memory_is_free();
+
+ private:
+  using Work = std::variant<kernels::Launch, kernels::KvExport, kernels::KvImport>;
+
+  void add(kernels::Queue queue, Work work);
+  void start_next();
+  void complete();
+  Nanos cost_of(const Work& work) const;
+
+  Timeline& timeline_;
+  kernels::SimBackend backend_;
+  StepCost cost_;
+  std::array<std::deque<Work>, kernels::kQueueCount> queues_;
+  std::optional<Work> running_;
+  bool due_ = false;  // `running_` would be complete, but the device is held
+  bool held_ = false;
+  std::int64_t factor_ = 1;
+  std::int64_t failures_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace shoal::sim

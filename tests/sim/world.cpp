@@ -1,0 +1,303 @@
+// The loop over ready actors and due events, and the lives of the nodes.
+#include "tests/sim/world.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <caf/scheduler/test_coordinator.hpp>
+
+#include "actors/caf.h"
+
+namespace shoal::sim {
+
+class World::Runtime final : public ActorRuntime {
+ public:
+  Runtime() : system_(settings_) {}
+
+  ~Runtime() override { scheduler().clock().cancel_all(); }
+
+  caf::actor_system& system() override { return system_; }
+
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+  }
+
+  // The world runs what is left of a node with all others.
+  bool wait_until_empty(Nanos) override { return true; }
+
+ private:
+  struct Settings : caf::actor_system_config {
+    Settings() { set("scheduler.policy", caf::atom("testing")); }
+  };
+
+  Settings settings_;
+  caf::actor_system system_;
+};
+
+World::World(const WorldSetup& setup)
+    : setup_(setup),
+      random_(setup.seed),
+      runtime_(std::make_shared<Runtime>()),
+      timeline_([this] { return now(); }),
+      network_(timeline_,
+               [this](NodeId, NodeId) {
+                 return Nanos{static_cast<std::int64_t>(20'000 + random_() % 200'000)};
+               }),
+      fabric_({timeline_.scheduler(),
+               [this](NodeId from, NodeId to, Bytes size) {
+                 transport::Verdict verdict;
+                 verdict.delay = Nanos{static_cast<std::int64_t>(
+                     20'000 + random_() % 200'000 + static_cast<std::uint64_t>(size.value) / 4)};
+                 const bool stopped = hosts_[from.value].paused || hosts_[to.value].paused;
+                 if (stopped || network_.is_cut(from, to)) {
+                   verdict.fate = transport::Fate::kDrop;
+                 }
+                 return verdict;
+               }}),
+      record_(std::make_shared<transport::SimRecord>()) {
+  config_.mutable_log()->set_level("debug");
+  if (setup_.configure) {
+    setup_.configure(config_);
+  }
+  for (std::size_t n = 0; n < setup_.nodes.size(); ++n) {
+    topology_.nodes.push_back(
+        {.name = "n" + std::to_string(n), .roles = setup_.nodes[n], .host = "sim"});
+    hosts_.push_back({.roles = setup_.nodes[n], .life = nullptr});
+  }
+  topology_.hash = 1;
+  for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
+    start(NodeId{n});
+  }
+}
+
+World::~World() {
+  for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
+    if (hosts_[n].life) {
+      kill(NodeId{n});
+    }
+  }
+  runtime_->scheduler().clock().cancel_all();
+  timeline_.clear();
+  while (runtime_->scheduler().try_run_once()) {
+  }
+}
+
+void World::start(NodeId node) {
+  Host& host = hosts_[node.value];
+  host.life = std::make_unique<Life>();
+  Life& life = *host.life;
+  life.process = IncarnationId{++processes_};
+  Parts parts{.shape = {},
+              .backend = nullptr,
+              .launcher = nullptr,
+              .clock = [this] { return now(); },
+              .log =
+                  [this, node](LogLevel, std::string_view line) {
+                    events_.push_back("n" + std::to_string(node.value) + " " + std::string(line));
+                    note(std::hash<std::string_view>{}(line));
+                  },
+              .runtime = runtime_,
+              .cluster = {}};
+  life.device = std::make_unique<Device>(timeline_, setup_.model, setup_.size, setup_.cost);
+  parts.shape = life.device->backend().shape();
+  if (host.roles.has_device()) {
+    parts.backend = &life.device->backend();
+    parts.launcher = life.device.get();
+  }
+  life.links = network_.open(node);
+  life.transport = fabric_.open(node, life.process);
+  if (node == topology_.owner) {
+    life.store = transport::make_sim_store({record_, timeline_.scheduler(), {}});
+  }
+  parts.cluster.emplace(ClusterParts{.self = node,
+                                     .topology = topology_,
+                                     .links = *life.links,
+                                     .transport = *life.transport,
+                                     .store = life.store.get(),
+                                     .process = life.process.value});
+  auto built = build_node(config_, std::move(parts));
+  if (!built) {
+    throw std::runtime_error(built.error().message);
+  }
+  life.node = *std::move(built);
+  own_new_actors(node);
+  if (host.roles.gateway) {
+    life.clients = std::make_unique<testing::Clients>(
+        *life.node, [this] { return now(); }, setup_.stream);
+  }
+}
+
+void World::kill(NodeId node) {
+  Host& host = hosts_.at(node.value);
+  std::unique_ptr<Life> life = std::move(host.life);
+  host.paused = false;
+  network_.sever(node);
+  fabric_.set_alive(node, life->process, false);
+  life->device->stop();
+  if (life->clients) {
+    life->clients->reset_connections();
+  }
+  life->node->shut_down(Nanos{0});
+  dead_.push_back(std::move(life));
+}
+
+void World::restart(NodeId node) {
+  start(node);
+}
+
+void World::pause(NodeId node, bool paused) {
+  Host& host = hosts_.at(node.value);
+  host.paused = paused;
+  if (host.life) {
+    host.life->device->hold(paused);
+  }
+}
+
+void World::cut(NodeId a, NodeId b) {
+  network_.cut(a, b);
+}
+
+void World::mend(NodeId a, NodeId b) {
+  network_.mend(a, b);
+}
+
+void World::mend_all() {
+  for (std::uint32_t a = 0; a < hosts_.size(); ++a) {
+    for (std::uint32_t b = a + 1; b < hosts_.size(); ++b) {
+      network_.mend(NodeId{a}, NodeId{b});
+    }
+  }
+}
+
+Instant World::now() const {
+  return Instant(
+      std::chrono::duration_cast<Nanos>(runtime_->scheduler().clock().now().time_since_epoch()) +
+      std::chrono::hours(1));
+}
+
+void World::note(std::uint64_t value) {
+  hash_ = (hash_ ^ value) * 0x100000001B3ULL;  // FNV-1a's prime
+}
+
+void World::own_new_actors(NodeId node) {
+  owners_.resize(runtime_->system().latest_actor_id() + 1, node);
+}
+
+NodeId World::owner_of_job(std::size_t job) const {
+  const auto* actor = dynamic_cast<const caf::local_actor*>(runtime_->scheduler().jobs[job]);
+  return actor != nullptr && actor->id() < owners_.size() ? owners_[actor->id()] : NodeId{0};
+}
+
+// One message of one ready actor whose node is not stopped, as the seed says.
+bool World::run_ready_actor() {
+  auto& jobs = runtime_->scheduler().jobs;
+  if (jobs.empty()) {
+    return false;
+  }
+  const std::size_t start = random_() % jobs.size();
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const std::size_t ready = (start + i) % jobs.size();
+    const NodeId node = owner_of_job(ready);
+    if (!hosts_[node.value].paused) {
+      const auto place = jobs.begin() + static_cast<std::ptrdiff_t>(ready);
+      std::rotate(jobs.begin(), place, place + 1);
+      note(node.value);
+      runtime_->scheduler().try_run_once();
+      own_new_actors(node);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool World::step() {
+  if (timeline_.run_due()) {
+    return true;
+  }
+  if (run_ready_actor()) {
+    // Handlers take time, so that timers fire between any two of them.
+    runtime_->scheduler().advance_time(Nanos{static_cast<std::int64_t>(random_() % 20'000)});
+    return true;
+  }
+  return false;
+}
+
+void World::pass_time_of_clients() {
+  for (Host& host : hosts_) {
+    if (host.life && host.life->clients && !host.paused) {
+      host.life->clients->pass_time();
+    }
+  }
+}
+
+bool World::run(const std::function<bool()>& until, Nanos limit) {
+  const Instant end = now() + limit;
+  while (!until()) {
+    if (now() >= end) {
+      return false;
+    }
+    pass_time_of_clients();
+    if (step()) {
+      continue;
+    }
+    Instant next = end;
+    if (const auto event = timeline_.next()) {
+      next = std::min(next, *event);
+    }
+    const auto& timeouts = runtime_->scheduler().clock().schedule();
+    if (!timeouts.empty()) {
+      const Nanos ahead = timeouts.begin()->first - runtime_->scheduler().clock().now();
+      next = std::min(next, now() + std::max(Nanos{0}, ahead));
+    }
+    runtime_->scheduler().advance_time(next - now());
+  }
+  return true;
+}
+
+bool World::run_until_whole(Nanos limit) {
+  return run(
+      [this] {
+        return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+          if (!host.life) {
+            return true;
+          }
+          const PartState state = host.life->node->health().state;
+          return state == PartState::kOk || state == PartState::kBusy;
+        });
+      },
+      limit);
+}
+
+std::vector<testing::Clients*> World::all_clients() {
+  std::vector<testing::Clients*> all;
+  for (const auto& life : dead_) {
+    if (life->clients) {
+      all.push_back(life->clients.get());
+    }
+  }
+  for (const Host& host : hosts_) {
+    if (host.life && host.life->clients) {
+      all.push_back(host.life->clients.get());
+    }
+  }
+  return all;
+}
+
+bool World::run_until_all_over(Nanos limit) {
+  return run(
+      [this] {
+        const auto all = all_clients();
+        return std::all_of(
+            all.begin(), all.end(), [](testing::Clients* clients) { return clients->open() == 0; });
+      },
+      limit);
+}
+
+bool World::memory_is_free() {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+    return !host.life || host.life->device->memory_is_free();
+  });
+}
+
+}  // namespace shoal::sim

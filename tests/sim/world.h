@@ -1,0 +1,138 @@
+// The production actors of all nodes of a cluster in one thread, under one seed and virtual time.
+// Nodes meet only through simulated links, transport and record store, so whole nodes can be
+// killed, stopped, cut off and started again.
+//
+// The seed decides which ready actor runs next, how long messages take and what the workload and
+// the faults are. One actor system holds all nodes; whose actor a job belongs to is known from who
+// spawned it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "actors/config.h"
+#include "actors/node.h"
+#include "kernels/sim/sim_backend.h"
+#include "tests/actors/node_clients.h"
+#include "tests/sim/device.h"
+#include "tests/sim/network.h"
+#include "tests/sim/timeline.h"
+#include "transport/memory/memory_transport.h"
+#include "transport/sim/sim_store.h"
+
+namespace shoal::sim {
+
+struct WorldSetup {
+  std::uint64_t seed = 1;
+  std::vector<NodeRoles> nodes = {kAllRoles};
+  kernels::SimModel model{};
+  kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
+  StepCost cost{};
+  StreamLimits stream{};
+  std::function<void(Config&)> configure{};
+};
+
+class World {
+ public:
+  explicit World(const WorldSetup& setup);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Runs until `until`; false: `limit` of virtual time passed first.
+  bool run(const std::function<bool()>& until, Nanos limit);
+
+  void run_for(Nanos time) {
+    run([] { return false; }, time);
+  }
+
+  // Every node reaches every other and all are members.
+  bool run_until_whole(Nanos limit = std::chrono::seconds(10));
+  bool run_until_all_over(Nanos limit);
+
+  // Faults.
+  void kill(NodeId node);                // as kill -9
+  void restart(NodeId node);             // after kill
+  void pause(NodeId node, bool paused);  // as SIGSTOP and SIGCONT
+  void cut(NodeId a, NodeId b);
+  void mend(NodeId a, NodeId b);
+  void mend_all();
+
+  Network& network() { return network_; }
+
+  Timeline& timeline() { return timeline_; }
+
+  std::size_t size() const { return hosts_.size(); }
+
+  bool alive(NodeId node) const { return hosts_.at(node.value).life != nullptr; }
+
+  Node& node(NodeId node) { return *hosts_.at(node.value).life->node; }
+
+  // Of a node with a device, or of one with a gateway.
+  Device& device(NodeId node) { return *hosts_.at(node.value).life->device; }
+
+  testing::Clients& clients(NodeId node) { return *hosts_.at(node.value).life->clients; }
+
+  // All clients of all lives of all gateways.
+  std::vector<testing::Clients*> all_clients();
+  bool memory_is_free();
+
+  Instant now() const;
+
+  std::mt19937_64& random() { return random_; }
+
+  const std::vector<std::string>& events() const { return events_; }
+
+  // Over all events and jobs so far: the same seed gives the same.
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  class Runtime;
+
+  // One process.
+  struct Life {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<LinkPort> links;
+    std::unique_ptr<transport::Transport> transport;
+    std::unique_ptr<transport::ClusterStore> store;
+    std::unique_ptr<Node> node;
+    std::unique_ptr<testing::Clients> clients;
+    IncarnationId process;
+  };
+
+  struct Host {
+    NodeRoles roles;
+    std::unique_ptr<Life> life;  // null: killed
+    bool paused = false;
+  };
+
+  void start(NodeId node);
+  bool step();
+  bool run_ready_actor();
+  void note(std::uint64_t value);
+  void own_new_actors(NodeId node);
+  NodeId owner_of_job(std::size_t job) const;
+  void pass_time_of_clients();
+
+  WorldSetup setup_;
+  Config config_;
+  Topology topology_;
+  std::mt19937_64 random_;
+  std::shared_ptr<Runtime> runtime_;
+  Timeline timeline_;
+  Network network_;
+  transport::MemoryFabric fabric_;
+  std::shared_ptr<transport::SimRecord> record_;
+  std::vector<Host> hosts_;
+  std::vector<std::unique_ptr<Life>> dead_;  // their actors may still hold pointers into them
+  std::vector<NodeId> owners_;               // by actor id
+  std::vector<std::string> events_;
+  std::uint64_t hash_ = 0;
+  std::uint64_t processes_ = 0;
+};
+
+}  // namespace shoal::sim
