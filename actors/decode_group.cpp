@@ -48,6 +48,7 @@ struct DecodeGroup {
   void run_step();
   bool running() const;
   void let_go(const std::vector<AttemptKey>& keys);
+  AttemptLost worker_lost(const AttemptKey& key, bool ready) const;
   void report();
   std::int64_t free_blocks() const;
   const DecodeBalancerActor& balancer_of(const Placement& placement) const;
@@ -108,8 +109,7 @@ void DecodeGroup::join(JoinDecode& message) {
   Rank& rank = ranks[message.rank];
   if (!rank.worker) {
     notify(balancer_of(placement), DecodeLeft{{key}});
-    notify(seat.router_of(placement),
-           AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+    notify(seat.router_of(placement), worker_lost(key, false));
     return;
   }
   if (!message.handover.kv && !take_memory(message, message.handover.kv)) {
@@ -205,6 +205,14 @@ void DecodeGroup::let_go(const std::vector<AttemptKey>& keys) {
   }
 }
 
+AttemptLost DecodeGroup::worker_lost(const AttemptKey& key, bool ready) const {
+  AttemptLost loss{key, Error{Code::kPeerLost, "the decode worker was lost"}, {}};
+  if (!ready) {
+    loss.decode = seat.wiring->self;
+  }
+  return loss;
+}
+
 // What ran on the rank is tried again from its stream; the others go on.
 void DecodeGroup::lose(std::uint32_t lost) {
   Rank& rank = ranks[lost];
@@ -212,14 +220,17 @@ void DecodeGroup::lose(std::uint32_t lost) {
   rank.awaited = false;
   ++rank.epoch.value;
   std::vector<AttemptKey> ended;
+  std::vector<std::pair<RouterActor, AttemptLost>> losses;
   for (const auto& [key, work] : held) {
     if (work.rank == lost) {
       ended.push_back(key);
-      notify(seat.router_of(*work.placement),
-             AttemptLost{key, Error{Code::kPeerLost, "the decode worker was lost"}});
+      losses.emplace_back(seat.router_of(*work.placement), worker_lost(key, work.ready));
     }
   }
-  let_go(ended);
+  let_go(ended);  // first: a router may place it again at once
+  for (auto& [router, loss] : losses) {
+    notify(router, std::move(loss));
+  }
   run_step();
 }
 

@@ -22,11 +22,18 @@ struct DecodeWorker {
     std::vector<AttemptKey> rows;
   };
 
+  // Its KV is on the way.
+  struct Arriving {
+    JoinDecode order;
+    std::uint64_t arrival = 0;  // what comes for an earlier try is dropped
+  };
+
   PartSeat seat;
   DecodeWorkerActor me;
   std::uint32_t rank = 0;
   std::map<AttemptKey, Handover> sequences;
-  std::map<AttemptKey, JoinDecode> arriving;  // their KV is on the way
+  std::map<AttemptKey, Arriving> arriving;
+  std::uint64_t arrivals = 0;
   std::optional<Running> running;
 
   void join(JoinDecode& message);
@@ -42,6 +49,7 @@ struct DecodeWorker {
   void computed(const DecodeComputed& message);
 
   void joined(Handover handover, EpochId epoch);
+  bool is_awaited(const AttemptKey& key, std::uint64_t arrival) const;
   void lose_arriving(const AttemptKey& key, const Error& error);
   void lose(const Placement& placement, const Error& error) const;
   kernels::RowRun row_run(const Handover& sequence) const;
@@ -63,23 +71,29 @@ void DecodeWorker::join(JoinDecode& message) {
                                seat.node->now() + seat.node->options.request_limits.handing_over);
   const NodeId from = message.handover.node;
   const BufferKey buffer = message.handover.buffer;
-  arriving.insert_or_assign(key, std::move(message));
+  const std::uint64_t arrival = ++arrivals;
+  arriving.insert_or_assign(key, Arriving{std::move(message), arrival});
   seat.node->transport()->fetch(
-      from, buffer, due, [worker = me, key](Result<transport::Buffer> image) {
-        notify(worker, KvFetched{key, std::move(image)});
+      from, buffer, due, [worker = me, key, arrival](Result<transport::Buffer> image) {
+        notify(worker, KvFetched{key, arrival, std::move(image)});
       });
 }
 
+// False: released meanwhile, or taken up anew.
+bool DecodeWorker::is_awaited(const AttemptKey& key, std::uint64_t arrival) const {
+  const auto entry = arriving.find(key);
+  return entry != arriving.end() && entry->second.arrival == arrival;
+}
+
 void DecodeWorker::fetched(const KvFetched& message) {
-  const auto entry = arriving.find(message.key);
-  if (entry == arriving.end()) {
-    return;  // released meanwhile
+  if (!is_awaited(message.key, message.arrival)) {
+    return;
   }
   if (!message.image) {
     lose_arriving(message.key, message.image.error());
     return;
   }
-  const Handover& handover = entry->second.handover;
+  const Handover& handover = arriving.at(message.key).order.handover;
   if (const auto checked = check_kv_image(handover, **message.image); !checked) {
     lose_arriving(message.key, checked.error());
     return;
@@ -91,40 +105,42 @@ void DecodeWorker::fetched(const KvFetched& message) {
                          .offset = kKvImageHeader,
                          .done = {}};
   // The lease rides with the copy: no block is given away under it, whoever dies.
-  copy.done = [worker = me, key = message.key, lease = handover.kv](Result<void> outcome) {
-    notify(worker, KvImported{key, std::move(outcome)});
+  copy.done = [worker = me, key = message.key, arrival = message.arrival, lease = handover.kv](
+                  Result<void> outcome) {
+    notify(worker, KvImported{key, arrival, std::move(outcome)});
   };
   seat.node->devices[rank].launcher->copy_in(std::move(copy));
 }
 
 void DecodeWorker::imported(const KvImported& message) {
-  if (!arriving.contains(message.key)) {
-    return;  // released meanwhile
+  if (!is_awaited(message.key, message.arrival)) {
+    return;
   }
   if (!message.outcome) {
     lose_arriving(message.key, message.outcome.error());
     return;
   }
-  JoinDecode arrived = std::move(arriving.extract(message.key).mapped());
+  JoinDecode arrived = std::move(arriving.extract(message.key).mapped().order);
   joined(std::move(arrived.handover), arrived.epoch);
 }
 
 void DecodeWorker::joined(Handover handover, EpochId epoch) {
   const AttemptKey key = handover.key();
   ++seat.progress;
-  notify(seat.router_of(*handover.placement), DecodeJoined{key, rank});
+  notify(seat.router_of(*handover.placement), DecodeJoined{key, seat.wiring->self, rank});
   sequences.insert_or_assign(key, std::move(handover));
   notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
 }
 
-// The router releases it everywhere.
+// The router releases it here, and may have it handed over again.
 void DecodeWorker::lose_arriving(const AttemptKey& key, const Error& error) {
   const auto entry = arriving.extract(key);
-  lose(*entry.mapped().handover.placement, error);
+  notify(seat.router_of(*entry.mapped().order.handover.placement),
+         AttemptLost{key, error, seat.wiring->self});
 }
 
 void DecodeWorker::lose(const Placement& placement, const Error& error) const {
-  notify(seat.router_of(placement), AttemptLost{placement.key(), error});
+  notify(seat.router_of(placement), AttemptLost{placement.key(), error, {}});
 }
 
 void DecodeWorker::step(const DecodeStep& message) {

@@ -123,8 +123,10 @@ struct PrefillPlaced { AttemptKey key; SiteRef site; };             // local: pr
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
 struct PrefillDone { Handover handover; };                          // wire: prefill worker
 struct DecodePlaced { AttemptKey key; SiteRef site; };              // local: decode balancer
-struct DecodeJoined { AttemptKey key; std::uint32_t rank = 0; };    // wire: decode worker
-struct AttemptLost { AttemptKey key; Error error; };                // wire: any part; the stream tries again
+struct DecodeJoined { AttemptKey key; NodeId node; std::uint32_t rank = 0; };  // wire: decode worker
+// wire: any part; the stream tries again. `decode`: the node that did not get to the KV, which may
+// still be on offer for another one.
+struct AttemptLost { AttemptKey key; Error error; std::optional<NodeId> decode{}; };
 // wire: a worker
 struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };
 // local: balancers
@@ -153,8 +155,9 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; std::int64_t free_blocks = 0; };
 struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; };
-struct KvFetched { AttemptKey key; Result<KvImage> image; };       // local: transport to worker
-struct KvImported { AttemptKey key; Result<void> outcome; };       // local: launch thread to worker
+// local: transport and launch thread to worker; `arrival` tells the tries of one attempt apart
+struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };
+struct KvImported { AttemptKey key; std::uint64_t arrival = 0; Result<void> outcome; };
 struct DecodeReady { EpochId epoch; std::uint32_t rank = 0; AttemptKey key; };  // local: worker to group
 struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };  // local: group to worker
 struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker

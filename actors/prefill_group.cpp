@@ -232,7 +232,7 @@ void PrefillGroup::lose(std::uint32_t rank) {
 void PrefillGroup::give_up(const AttemptKey& key, Error error) {
   schedule->remove(key.request, key.attempt);
   if (const auto work = held.find(key); work != held.end()) {
-    notify(seat.router_of(*work->second.placement), AttemptLost{key, std::move(error)});
+    notify(seat.router_of(*work->second.placement), AttemptLost{key, std::move(error), {}});
     held.erase(work);
   }
 }

@@ -210,7 +210,7 @@ void PrefillWorker::send(Outcome& outcome) {
 }
 
 void PrefillWorker::lose(const Placement& placement, Error error) const {
-  notify(seat.router_of(placement), AttemptLost{placement.key(), std::move(error)});
+  notify(seat.router_of(placement), AttemptLost{placement.key(), std::move(error), {}});
 }
 
 void PrefillWorker::copy_out(Handover handover) {

@@ -20,6 +20,8 @@ struct Entry {
   PlacementPtr placement;          // null until accepted
   std::optional<SiteRef> prefill;  // who works on it, or holds its KV for decode
   std::optional<SiteRef> decode;
+  std::optional<Handover> offered;  // waits to be fetched, so decode can be placed again
+  int handovers = 0;
   RequestState state = RequestState::kReceived;
   Instant entered{};
   Instant due{};
@@ -57,7 +59,7 @@ struct Router {
 
   void decode_placed(const DecodePlaced& m);
 
-  void decode_joined(const DecodeJoined& m) { on(m.key, RequestEvent::kDecodeJoined, {}); }
+  void decode_joined(const DecodeJoined& m);
 
   void answer_done(const AnswerDone& m);
   void lost(const AttemptLost& m);
@@ -66,11 +68,14 @@ struct Router {
 
   Entry* find(const AttemptKey& key);
   bool site_lost(const Entry& entry) const;
-  void lose_with_site(const AttemptKey& key);
+  bool can_hand_over_again(const Entry& entry) const;
+  void lose(const Entry& entry, Error error, bool decode_only);
+  void lose_with_site(const Entry& entry);
+  void expire(const Entry& entry);
   bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
   void apply(Entry& entry, RequestEvent event, const Cause& cause);
   void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
-  void execute(const Entry& entry, std::uint8_t commands, const Cause& cause);
+  void execute(Entry& entry, std::uint8_t commands, const Cause& cause);
   void report(const Entry& entry, const Cause& cause);
   void release_everywhere(const AttemptKey& key);
   void count_end(const Entry& entry, const Cause& cause);
@@ -94,8 +99,9 @@ void Router::submit(const Submit& message) {
   ++seat.node->metrics.attempts;
   const Instant now = seat.node->now();
   Entry& entry = ledger[submission->request];
-  entry = {
-      .submission = submission, .placement = nullptr, .prefill = {}, .decode = {}, .entered = now};
+  entry = Entry{};
+  entry.submission = submission;
+  entry.entered = now;
   entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
   seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
   seat.node->log.event(LogLevel::kDebug,
@@ -129,7 +135,7 @@ void Router::rewire(const Rewire& message) {
     on(key, RequestEvent::kClientLeft, {});
   }
   for (const AttemptKey& key : lost) {
-    lose_with_site(key);
+    lose_with_site(ledger.at(key.request));
   }
 }
 
@@ -138,10 +144,22 @@ bool Router::site_lost(const Entry& entry) const {
          (entry.decode && seat.wiring->lost(*entry.decode));
 }
 
-void Router::lose_with_site(const AttemptKey& key) {
-  on(key,
-     RequestEvent::kLost,
-     {.error = Error{Code::kPeerLost, "the node that worked on it was lost"}, .retry = true});
+// The KV is still on offer where it was computed: another rank can have it.
+bool Router::can_hand_over_again(const Entry& entry) const {
+  return entry.state == RequestState::kHandingOver && entry.offered &&
+         entry.handovers < kMostHandovers && !(entry.prefill && seat.wiring->lost(*entry.prefill));
+}
+
+// `decode_only`: what prefill did for it may be left.
+void Router::lose(const Entry& entry, Error error, bool decode_only) {
+  const bool again = decode_only && can_hand_over_again(entry);
+  on(entry.key(),
+     again ? RequestEvent::kDecodeLost : RequestEvent::kLost,
+     {.error = std::move(error), .retry = true});
+}
+
+void Router::lose_with_site(const Entry& entry) {
+  lose(entry, Error{Code::kPeerLost, "the node that worked on it was lost"}, true);
 }
 
 // A balancer may know an older or a newer session than this part does.
@@ -149,7 +167,7 @@ void Router::prefill_placed(const PrefillPlaced& message) {
   if (Entry* entry = find(message.key)) {
     entry->prefill = message.site;
     if (site_lost(*entry)) {
-      lose_with_site(message.key);
+      lose_with_site(*entry);
     }
   }
 }
@@ -157,11 +175,18 @@ void Router::prefill_placed(const PrefillPlaced& message) {
 void Router::decode_placed(const DecodePlaced& message) {
   if (Entry* entry = find(message.key)) {
     entry->decode = message.site;
+    on(message.key, RequestEvent::kDecodePlaced, {});
     if (site_lost(*entry)) {
-      lose_with_site(message.key);
-    } else {
-      on(message.key, RequestEvent::kDecodePlaced, {});
+      lose_with_site(*entry);
     }
+  }
+}
+
+// A node that it was taken from again says nothing about it.
+void Router::decode_joined(const DecodeJoined& message) {
+  const Entry* entry = find(message.key);
+  if (entry != nullptr && entry->decode && entry->decode->node == message.node) {
+    on(message.key, RequestEvent::kDecodeJoined, {});
   }
 }
 
@@ -185,7 +210,13 @@ void Router::answer_done(const AnswerDone& message) {
 }
 
 void Router::lost(const AttemptLost& message) {
-  on(message.key, RequestEvent::kLost, {.error = message.error, .retry = true});
+  const Entry* entry = find(message.key);
+  const bool from_elsewhere =
+      entry == nullptr ||
+      (message.decode && !(entry->decode && entry->decode->node == *message.decode));
+  if (!from_elsewhere) {
+    lose(*entry, message.error, message.decode.has_value());
+  }
 }
 
 // Before the first token a refusal is final for the client; later the stream tries again.
@@ -223,17 +254,17 @@ void Router::look_at_deadlines() {
     }
   }
   for (const AttemptKey& key : due) {
-    const Entry& entry = ledger.at(key.request);
-    const bool deadline = now >= entry.submission->deadline;
-    const Error error =
-        deadline
-            ? Error{Code::kDeadline,
-                    "the request's deadline passed while it was " +
-                        std::string(to_string(entry.state))}
-            : Error{Code::kUnavailable,
-                    "the request was " + std::string(to_string(entry.state)) + " for too long"};
-    on(key, RequestEvent::kTimer, {.error = error, .retry = !deadline});
+    expire(ledger.at(key.request));
   }
+}
+
+void Router::expire(const Entry& entry) {
+  const std::string state(to_string(entry.state));
+  const bool deadline = seat.node->now() >= entry.submission->deadline;
+  const Error error =
+      deadline ? Error{Code::kDeadline, "the request's deadline passed while it was " + state}
+               : Error{Code::kUnavailable, "the request was " + state + " for too long"};
+  on(entry.key(), RequestEvent::kTimer, {.error = error, .retry = !deadline});
 }
 
 // False: the ledger has no such attempt. Work that arrives for it is dropped with the message.
@@ -262,6 +293,7 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
   entry.state = step.next;
   if (entry.state == RequestState::kDecoding) {
     entry.prefill.reset();  // it holds nothing of this attempt any more
+    entry.offered.reset();
   }
   entry.entered = seat.node->now();
   entry.due = state_due(
@@ -276,20 +308,7 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
 void Router::log_state(const Entry& entry, RequestEvent event, const Cause& cause) const {
   const Submission& submission = *entry.submission;
   const std::string name = "request." + std::string(to_string(entry.state));
-  if (!is_terminal(entry.state)) {
-    seat.node->log.event(LogLevel::kDebug,
-                         name,
-                         {{"request", submission.request},
-                          {"attempt", submission.attempt},
-                          {"event", to_string(event)}});
-  } else if (cause.error.message.empty()) {
-    seat.node->log.event(LogLevel::kInfo,
-                         name,
-                         {{"request", submission.request},
-                          {"attempt", submission.attempt},
-                          {"event", to_string(event)},
-                          {"tokens", cause.tokens}});
-  } else {
+  if (!cause.error.message.empty()) {
     seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo,
                          name,
                          {{"request", submission.request},
@@ -298,10 +317,23 @@ void Router::log_state(const Entry& entry, RequestEvent event, const Cause& caus
                           {"code", to_string(cause.error.code)},
                           {"retry", cause.retry},
                           {"reason", cause.error.message}});
+  } else if (is_terminal(entry.state)) {
+    seat.node->log.event(LogLevel::kInfo,
+                         name,
+                         {{"request", submission.request},
+                          {"attempt", submission.attempt},
+                          {"event", to_string(event)},
+                          {"tokens", cause.tokens}});
+  } else {
+    seat.node->log.event(LogLevel::kDebug,
+                         name,
+                         {{"request", submission.request},
+                          {"attempt", submission.attempt},
+                          {"event", to_string(event)}});
   }
 }
 
-void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cause) {
+void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
   const NodeParts& parts = seat.wiring->here();
   if ((commands & kPlacePrefill) != 0) {
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
@@ -311,11 +343,17 @@ void Router::execute(const Entry& entry, std::uint8_t commands, const Cause& cau
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
            ReleaseAttempt{entry.key()});
   }
-  if ((commands & kPlaceDecode) != 0) {
-    notify(parts.decode_balancer, PlaceDecode{*cause.handover});
-  }
   if ((commands & kReleaseDecode) != 0) {
+    entry.decode.reset();
     notify(parts.decode_balancer, ReleaseAttempt{entry.key()});
+  }
+  if ((commands & kPlaceDecode) != 0) {
+    ++entry.handovers;
+    if (cause.handover != nullptr && cause.handover->buffer != BufferKey{}) {
+      entry.offered = *cause.handover;
+    }
+    notify(parts.decode_balancer,
+           PlaceDecode{cause.handover != nullptr ? *cause.handover : *entry.offered});
   }
   if ((commands & kReport) != 0) {
     report(entry, cause);

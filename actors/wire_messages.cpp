@@ -222,6 +222,7 @@ Result<PrefillDone> decode(std::string_view bytes, Instant) {
 
 std::string encode(const DecodeJoined& message, Instant) {
   wire::AttemptEvent out = event_of(message.key);
+  out.set_node(message.node.value);
   out.set_rank(message.rank);
   return out.SerializeAsString();
 }
@@ -229,13 +230,16 @@ std::string encode(const DecodeJoined& message, Instant) {
 template <>
 Result<DecodeJoined> decode(std::string_view bytes, Instant) {
   TRY(const wire::AttemptEvent in, parse_event(bytes));
-  return DecodeJoined{get(in.key()), in.rank()};
+  return DecodeJoined{get(in.key()), NodeId{in.node()}, in.rank()};
 }
 
 std::string encode(const AttemptLost& message, Instant) {
   wire::AttemptEvent out = event_of(message.key);
   out.set_code(static_cast<std::uint32_t>(message.error.code));
   out.set_message(message.error.message);
+  if (message.decode) {
+    out.set_node(message.decode->value);
+  }
   return out.SerializeAsString();
 }
 
@@ -243,7 +247,11 @@ template <>
 Result<AttemptLost> decode(std::string_view bytes, Instant) {
   TRY(const wire::AttemptEvent in, parse_event(bytes));
   TRY(const Code code, code_of(in.code()));
-  return AttemptLost{get(in.key()), Error{code, in.message()}};
+  AttemptLost lost{get(in.key()), Error{code, in.message()}, {}};
+  if (in.has_node()) {
+    lost.decode = NodeId{in.node()};
+  }
+  return lost;
 }
 
 std::string encode(const AnswerDone& message, Instant) {

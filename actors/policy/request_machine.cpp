@@ -21,6 +21,8 @@ constexpr std::string_view kEarly = "the request is not placed yet";
 constexpr std::string_view kSeen = "a later event of this attempt came already";
 constexpr std::string_view kAhead = "nothing was placed that could say so";
 constexpr std::string_view kOver = "the attempt is over";
+constexpr std::string_view kUnplaced = "no rank has it";
+constexpr std::string_view kJoined = "the rank had it already, so its loss is the attempt's";
 constexpr std::string_view kTaken = "only a queue refuses, and it is in none";
 
 // Until decode has joined, the prefill side holds the KV.
@@ -31,37 +33,37 @@ using Row = std::array<RequestStep, kRequestEvents>;
 // clang-format off
 constexpr std::array<Row, kLiveRequestStates> kTable = {{
     // accepted, prefill started, prefill done,
-    // decode placed, decode joined, answer done,
+    // decode placed, decode lost, decode joined, answer done,
     // refused, lost, stopped,
     // superseded, client left, timer
     // -- Received
     Row{to(kQueued, kPlacePrefill), ignore(kEarly), ignore(kEarly),
-        ignore(kEarly), ignore(kEarly), ignore(kEarly),
+        ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly),
         to(kFailed, kReport), to(kFailed, kReport), to(kFinished),
         to(kCancelled), to(kCancelled), to(kExpired, kReport)},
     // -- Queued
     Row{ignore(kSeen), to(kPrefilling), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
+        ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
         to(kFailed, kReport), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
         to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
     // -- Prefilling
     Row{ignore(kSeen), ignore(kSeen), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
+        ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
         ignore(kTaken), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
         to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
     // -- Queued for decode
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        to(kHandingOver), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        to(kHandingOver), ignore(kUnplaced), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
         to(kFailed, kReport | kReleasePrefill), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Handing over
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        ignore(kSeen), to(kQueuedDecode, kReleaseDecode | kPlaceDecode), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
         ignore(kTaken), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Decoding
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), ignore(kSeen), to(kFinished),
+        ignore(kSeen), ignore(kJoined), ignore(kSeen), to(kFinished),
         ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
         to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
 }};
@@ -129,6 +131,7 @@ std::string_view to_string(RequestEvent event) {
                                                                    "prefill_started",
                                                                    "prefill_done",
                                                                    "decode_placed",
+                                                                   "decode_lost",
                                                                    "decode_joined",
                                                                    "answer_done",
                                                                    "refused",

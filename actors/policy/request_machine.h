@@ -3,7 +3,8 @@
 //
 // Every state but the last four has a timer. A terminal state is entered once; what comes later is
 // ignored, and every ignored pair says why. The owner (router) fences by attempt: an event of
-// another attempt never gets here.
+// another attempt never gets here. A state exists only while some part works in it: loading KV and
+// encoding images become states with the store and the vision part.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +34,20 @@ enum class RequestEvent : std::uint8_t {
   kPrefillStarted,
   kPrefillDone,  // first token sent, KV ready to be handed over
   kDecodePlaced,
+  kDecodeLost,  // the rank did not get the KV, which is still on offer
   kDecodeJoined,
   kAnswerDone,  // the last token was sent
   kRefused,     // a queue is full, or the request cannot be served
-  kLost,        // the part that worked on it failed
+  kLost,        // the part that worked on it failed, and what it had with it
   kStopped,     // the stream is complete (stop string)
   kSuperseded,  // a later attempt came
   kClientLeft,
   kTimer,  // its due time passed
 };
-inline constexpr int kRequestEvents = 12;
+inline constexpr int kRequestEvents = 13;
+
+// Times one attempt is handed over; after the last one its KV counts as lost.
+inline constexpr int kMostHandovers = 4;
 
 // What the router does after a step, as a set.
 enum RequestCommand : std::uint8_t {
