@@ -70,11 +70,10 @@ bool HttpAnswer::take_slots(std::uint32_t choices) {
 }
 
 void HttpAnswer::submit_choices(const AnswerPlan& plan) {
-  const HttpLimits& limits = host_.config().limits;
-  const Nanos timeout =
-      std::min(plan.timeout.value_or(limits.request_timeout), limits.request_timeout_max);
+  const Nanos timeout = plan.timeout.value_or(host_.config().limits.request_timeout);
   Submission submission{.request = {},
                         .attempt = AttemptId{1},
+                        .gateway = {},
                         .shard = host_.shard(),
                         .choice = 0,
                         .prompt = plan.prompt,

@@ -2,6 +2,7 @@
 #include "actors/http_bodies.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "actors/codec/chat_renderer.h"
 #include "actors/codec/json_fields.h"
@@ -28,6 +29,12 @@ void append_pieces(std::string& out, const Tokenizer& tokenizer, std::span<const
     append_json_string(out, replace_malformed_utf8(tokenizer.bytes(ids[i])));
   }
   out += ']';
+}
+
+std::string shown(double number) {
+  char buffer[48];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
+  return {buffer, end};
 }
 
 BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode) {
@@ -123,7 +130,12 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   }
   plan.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   plan.mode = basis_mode(serving, context.default_mode);
-  plan.timeout = timeout_from(serving.timeout_s);
+  if (serving.timeout_s > 0) {
+    if (const auto fault = timeout_fault(serving.timeout_s, context.longest_timeout);
+        !fault.empty())
+      return bad_field("timeout", fault);
+    plan.timeout = nanos_of(serving.timeout_s);
+  }
   return plan;
 }
 
@@ -141,12 +153,16 @@ Result<void> check_prompt_ids(std::span<const TokenId> ids, const ServedModel& m
                          "send text only");
 }
 
-std::optional<Nanos> timeout_from(double seconds) {
-  if (!(seconds > 0))
-    return std::nullopt;
-  constexpr double kLongest = 1e6;  // far above any cap, far below what the clock can hold
-  return std::chrono::duration_cast<Nanos>(
-      std::chrono::duration<double>(std::min(seconds, kLongest)));
+std::string timeout_fault(double seconds, Nanos longest) {
+  const std::chrono::duration<double> most = longest;
+  if (seconds <= most.count())
+    return {};
+  return shown(seconds) + " seconds are more than this server allows; the most are " +
+         shown(most.count());
+}
+
+Nanos nanos_of(double seconds) {
+  return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds));
 }
 
 Result<Prepared> tokenize_reply(const JsonValue& body, const BodyContext& context) {

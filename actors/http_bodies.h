@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "actors/codec/json_value.h"
@@ -15,6 +16,7 @@ namespace shoal {
 struct BodyContext {
   const ServedModel& model;
   BasisMode default_mode;
+  Nanos longest_timeout;
   const AnswerStamp& stamp;
 };
 
@@ -35,7 +37,8 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
 // Of a prompt that came as ids, or that may hold control tokens: each is in the vocabulary, and none
 // stands for an image, which this server has no way to send.
 Result<void> check_prompt_ids(std::span<const TokenId> ids, const ServedModel& model);
-// None for 0 and less.
-std::optional<Nanos> timeout_from(double seconds);
+// What is wrong with a time limit that a client names; empty when it may have it.
+std::string timeout_fault(double seconds, Nanos longest);
+Nanos nanos_of(double seconds);
 
 }  // namespace shoal

@@ -38,9 +38,9 @@ struct HttpLimits {
       std::chrono::seconds(30);  // no byte taken by the client; then cancelled
   Nanos linger_timeout =
       std::chrono::seconds(5);  // for an early answer to reach a client that still sends
-  Nanos request_timeout = std::chrono::minutes(10);  // deadline of a request that names none
-  Nanos request_timeout_max =
-      std::chrono::minutes(60);  // cap of the body field `timeout` and of x-request-timeout
+  // Deadline of a request that names none, and the longest that one may name: `timeout` in the body
+  // or x-request-timeout; beyond: 400.
+  Nanos request_timeout = std::chrono::minutes(10);
   Nanos retry_after =
       std::chrono::seconds(1);  // told to refused clients when the node names no time
 };

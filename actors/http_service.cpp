@@ -63,18 +63,24 @@ std::optional<HttpReply> refuse_body(const HttpRequest& head) {
   return std::nullopt;
 }
 
-Result<std::optional<Nanos>> header_timeout(const HttpRequest& request) {
-  if (!request.has_field("x-request-timeout"))
+constexpr std::string_view kTimeoutField = "x-request-timeout";
+
+tl::unexpected<Error> bad_timeout_header(std::string_view what) {
+  return fail(Code::kInvalid,
+              "invalid request header: " + std::string(kTimeoutField) + ": " + std::string(what));
+}
+
+// Seconds.
+Result<std::optional<double>> header_timeout(const HttpRequest& request) {
+  if (!request.has_field(kTimeoutField))
     return std::nullopt;
-  const std::string_view text = request.field("x-request-timeout");
+  const std::string_view text = request.field(kTimeoutField);
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(seconds) ||
-      seconds <= 0) {
-    return fail(Code::kInvalid,
-                "invalid request header: x-request-timeout: expected a number of seconds above 0");
-  }
-  return timeout_from(seconds);
+      seconds <= 0)
+    return bad_timeout_header("expected a number of seconds above 0");
+  return seconds;
 }
 
 void append_model(std::string& out, const std::string& name, const ServedModel& model) {
@@ -204,22 +210,34 @@ HttpReply HttpService::metrics_page() const {
 Prepared HttpService::prepare(const HttpRequest& request,
                               Route route,
                               const AnswerStamp& stamp) const {
-  const auto timeout = header_timeout(request);
-  if (!timeout)
-    return error_reply(http_error(timeout.error()));
-  auto prepared = read_body(request, route, stamp);
+  auto prepared = read_request(request, route, stamp);
   if (!prepared)
     return error_reply(http_error(prepared.error()));
-  if (auto* plan = std::get_if<AnswerPlan>(&*prepared); plan != nullptr && !plan->timeout)
-    plan->timeout = *timeout;
   return std::move(*prepared);
+}
+
+// A time limit in the body goes before one in the header.
+Result<Prepared> HttpService::read_request(const HttpRequest& request,
+                                           Route route,
+                                           const AnswerStamp& stamp) const {
+  TRY(const auto seconds, header_timeout(request));
+  TRY(Prepared prepared, read_body(request, route, stamp));
+  auto* plan = std::get_if<AnswerPlan>(&prepared);
+  if (plan == nullptr || plan->timeout || !seconds)
+    return prepared;
+  if (const auto fault = timeout_fault(*seconds, config_.limits.request_timeout); !fault.empty())
+    return bad_timeout_header(fault);
+  plan->timeout = nanos_of(*seconds);
+  return prepared;
 }
 
 Result<Prepared> HttpService::read_body(const HttpRequest& request,
                                         Route route,
                                         const AnswerStamp& stamp) const {
-  const BodyContext context{
-      .model = parts_.model, .default_mode = parts_.default_mode, .stamp = stamp};
+  const BodyContext context{.model = parts_.model,
+                            .default_mode = parts_.default_mode,
+                            .longest_timeout = config_.limits.request_timeout,
+                            .stamp = stamp};
   TRY(JsonValue body, read_json(request.body));
   if (!body.is_object())
     return fail(Code::kInvalid, "the body is not a JSON object");

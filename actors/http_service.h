@@ -74,6 +74,9 @@ class HttpService {
   std::atomic<std::size_t>& choices_in_flight() { return choices_in_flight_; }
 
  private:
+  Result<Prepared> read_request(const HttpRequest& request,
+                                Route route,
+                                const AnswerStamp& stamp) const;
   Result<Prepared> read_body(const HttpRequest& request,
                              Route route,
                              const AnswerStamp& stamp) const;

@@ -24,9 +24,51 @@ TEST_CASE("replay, timeout and tenant reach the node") {
   HttpClient other(bed.port());
   other.post(kCompletions, ask("x").dump(), "x-api-key: k\r\nx-request-timeout: 30\r\n");
   CHECK(bed.door.next_submission().deadline == bed.clock.now() + 30s);
-  HttpClient third(bed.port());
-  third.post(kCompletions, ask("x", {{"timeout", 1e9}}).dump(), "x-api-key: k\r\n");
-  CHECK(bed.door.next_submission().deadline == bed.clock.now() + 60min);
+  HttpClient both(bed.port());
+  both.post(kCompletions,
+            ask("x", {{"timeout", 600}}).dump(),
+            "x-api-key: k\r\nx-request-timeout: 30\r\n");
+  CHECK(bed.door.next_submission().deadline == bed.clock.now() + 600s);
+  HttpClient neither(bed.port());
+  neither.post(kCompletions, ask("x").dump(), "x-api-key: k\r\n");
+  CHECK(bed.door.next_submission().deadline == bed.clock.now() + 10min);
+}
+
+TEST_CASE("a time limit above the server's own is refused with both numbers, wherever it stands") {
+  HttpConfig config;
+  config.limits.request_timeout = 90s;
+  HttpBed bed(config);
+  const HttpResponse body = post(bed.port(), kCompletions, ask("x", {{"timeout", 90.5}}).dump());
+  CHECK(body.status == 400);
+  CHECK(body_of(body)["error"]["param"] == "timeout");
+  CHECK(body_of(body)["error"]["message"] ==
+        "invalid request body: timeout: 90.5 seconds are more than this server allows; the most "
+        "are 90");
+  const HttpResponse head =
+      post(bed.port(), kCompletions, ask("x").dump(), "x-request-timeout: 1e300\r\n");
+  CHECK(head.status == 400);
+  CHECK(body_of(head)["error"]["message"].get<std::string>().find("the most are 90") !=
+        std::string::npos);
+  CHECK(bed.door.submissions_seen() == 0);
+}
+
+TEST_CASE("a passed deadline is a status before the first token and an error event after it") {
+  HttpBed bed;
+  HttpClient whole(bed.port());
+  whole.post(kCompletions, ask("x", {{"timeout", 5}}).dump());
+  const Error passed{Code::kDeadline, "the request's deadline passed while it was queued"};
+  bed.door.fail(bed.door.next_submission(), passed, false);
+  const HttpResponse reply = *whole.read_response();
+  CHECK(reply.status == 504);
+  CHECK(body_of(reply)["error"]["code"] == "deadline");
+  HttpClient stream(bed.port());
+  stream.post(kCompletions, ask("x", {{"timeout", 5}, {"stream", true}}).dump());
+  const Submission asked = bed.door.next_submission();
+  bed.door.send_tokens(asked, 0, ids_of("a"));
+  CHECK(stream.read_head().status == 200);
+  CHECK_FALSE(data_of(stream.read_event()).contains("error"));
+  bed.door.fail(asked, passed, false);
+  CHECK(data_of(stream.read_event())["error"]["code"] == "deadline");
 }
 
 TEST_CASE("a time limit in the header that is no positive number is refused") {
