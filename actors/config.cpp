@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
+#include "actors/text_format.h"
 #include "schemas/check.h"
 
 namespace shoal {
@@ -26,8 +24,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
-
-constexpr std::uintmax_t kLargestFile = 1 << 20;  // bytes; every option with its help is 4 KiB
 
 const config::OptionRule& rule_of(const FieldDescriptor& field) {
   return field.options().GetExtension(config::rule);
@@ -187,115 +183,11 @@ Result<void> check_option(const std::string& name,
   }
 }
 
-// Where a line and column of the parser, from 0, are in the text.
-std::size_t offset_of(std::string_view text, int line, int column) {
-  constexpr int kTab = 8;  // a tab takes the parser's column to the next multiple
-  std::size_t at = 0;
-  for (; line > 0 && at < text.size(); ++at) {
-    line -= text[at] == '\n' ? 1 : 0;
-  }
-  for (int passed = 0; passed < column && at < text.size(); ++at) {
-    passed += text[at] == '\t' ? kTab - passed % kTab : 1;
-  }
-  return at;
-}
-
-// The name whose value comes next, when `text` ends with "NAME:"; otherwise empty.
-std::string_view name_before_value(std::string_view text) {
-  const auto colon = text.find_last_not_of(" \t\r\n");
-  if (colon == std::string_view::npos || text[colon] != ':') {
-    return {};
-  }
-  text = text.substr(0, colon);
-  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-  const auto outside = text.find_last_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
-  return outside == std::string_view::npos ? text : text.substr(outside + 1);
-}
-
-// Keeps the first complaint of the parser, with the name whose value is wrong and the nearest known
-// name when a name is unknown.
-class FirstError final : public google::protobuf::io::ErrorCollector {
- public:
-  FirstError(std::string file, std::string_view content)
-      : file_(std::move(file)),
-        content_(content) {}
-
-  void AddError(int line, int column, const std::string& message) override {
-    if (text_.empty()) {
-      const std::string name(
-          name_before_value(content_.substr(0, offset_of(content_, line, column))));
-      text_ = file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " +
-              (name.empty() ? "" : name + ": ") + message + hint(message);
-    }
-  }
-
-  void AddWarning(int, int, const std::string&) override {}
-
-  const std::string& text() const { return text_; }
-
- private:
-  // The parser says: Message type "shoal.config.Http" has no field named "prot".
-  static std::string hint(const std::string& message) {
-    const std::string type_mark = "Message type \"";
-    const std::string name_mark = "\" has no field named \"";
-    const auto type_at = message.find(type_mark);
-    const auto name_at = message.find(name_mark);
-    if (type_at == std::string::npos || name_at == std::string::npos) {
-      return "";
-    }
-    const auto type_begin = type_at + type_mark.size();
-    const Descriptor* type = Config::descriptor()->file()->pool()->FindMessageTypeByName(
-        message.substr(type_begin, name_at - type_begin));
-    const auto name_begin = name_at + name_mark.size();
-    const std::string name = message.substr(name_begin, message.find('"', name_begin) - name_begin);
-    std::vector<std::string> known;
-    for (int i = 0; type != nullptr && i < type->field_count(); ++i) {
-      known.push_back(type->field(i)->name());
-    }
-    const auto nearest = nearest_name(name, known);
-    return nearest ? " Did you mean \"" + *nearest + "\"?" : " See `shoal config`.";
-  }
-
-  std::string file_;
-  std::string_view content_;
-  std::string text_;
-};
-
-// Looks before it opens: a pipe or a device could block or never end.
-Result<std::string> read_text(const std::filesystem::path& file) {
-  const auto refuse = [&file](const std::string& why) {
-    return fail(Code::kMisconfigured, file.string() + ": " + why);
-  };
-  std::error_code failed;
-  const auto status = std::filesystem::status(file, failed);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return refuse(std::filesystem::is_directory(status)
-                      ? "is a directory, give a configuration file"
-                      : "is not a regular file, give a configuration file");
-  }
-  std::ifstream stream(file);
-  if (failed || !stream) {
-    return refuse("cannot be read; check the path and its permissions");
-  }
-  if (std::filesystem::file_size(file, failed) > kLargestFile || failed) {
-    return refuse("is larger than 1 MiB, which no configuration file is");
-  }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return std::move(text).str();
-}
-
 }  // namespace
 
 Result<void> read_config_file(const std::filesystem::path& file, ConfigSources& sources) {
-  TRY(const std::string text, read_text(file));
-  FirstError error(file.string(), text);
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
   Config read;
-  if (!parser.ParseFromString(text, &read)) {
-    return fail(Code::kMisconfigured, error.text());
-  }
+  TRY_VOID(read_text_format(file, {"configuration file", "See `shoal config`."}, read));
   for_each_option(
       read,
       "",

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
-#include <thread>
 #include <utility>
 
+#include "actors/actor_wait.h"
 #include "actors/context.h"
 #include "actors/decode_balancer.h"
 #include "actors/decode_group.h"
@@ -33,16 +32,7 @@ class ActorThreads final : public ActorRuntime {
 
   caf::actor_system& system() override { return system_; }
 
-  bool wait_until_empty(Nanos limit) override {
-    // CAF waits for its actors without a limit only. A thread that still waits then ends with the
-    // process: see Node::shut_down.
-    auto empty = std::make_shared<std::promise<void>>();
-    std::thread([&registry = system_.registry(), empty] {
-      registry.await_running_count_equal(0);
-      empty->set_value();
-    }).detach();
-    return empty->get_future().wait_for(limit) == std::future_status::ready;
-  }
+  bool wait_until_empty(Nanos limit) override { return shoal::wait_until_empty(system_, limit); }
 
  private:
   struct Settings : caf::actor_system_config {

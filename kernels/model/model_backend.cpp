@@ -22,14 +22,21 @@ class ModelBackend::ModelStep final : public Step {
 
 namespace {
 
-ModelShape make_shape(const ModelConfig& c, const KvLayout& layout, std::string numeric_id) {
+tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what) {
+  return fail(Code::kInvalid,
+              "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
+}
+
+}  // namespace
+
+ModelShape model_shape(const ModelConfig& c, std::string numeric_id) {
   ModelShape shape;
   shape.vocab = c.vocab;
   shape.max_positions = c.max_positions;
   shape.window = c.window;
   shape.layers = c.layers;
   shape.encoder_layers = c.decoder_start();
-  shape.block_bytes = layout.block_bytes;
+  shape.block_bytes = KvLayout(c).block_bytes;
   shape.sequence_bytes =
       c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
       static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
@@ -39,13 +46,6 @@ ModelShape make_shape(const ModelConfig& c, const KvLayout& layout, std::string 
   shape.numeric_id = std::move(numeric_id);
   return shape;
 }
-
-tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what) {
-  return fail(Code::kInvalid,
-              "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
-}
-
-}  // namespace
 
 ModelBackend::ModelBackend(const Model& model,
                            const Ops& ops,
@@ -57,7 +57,7 @@ ModelBackend::ModelBackend(const Model& model,
       arena_(model.config, limits.blocks, limits.sequences),
       graph_(model, ops, pool, arena_, experts),
       states_(static_cast<std::size_t>(limits.sequences)) {
-  shape_ = make_shape(model.config, arena_.layout(), std::move(numeric_id));
+  shape_ = model_shape(model.config, std::move(numeric_id));
   fit_ = {shape_.numeric_id, image_layout(model.config, arena_.layout())};
 }
 

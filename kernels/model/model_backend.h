@@ -22,6 +22,9 @@ struct BackendLimits {
   std::int64_t sequences = 0;  // sequences that hold state at a time
 };
 
+// What a device with this model offers. A node without one knows it, too; its numeric_id is empty.
+ModelShape model_shape(const ModelConfig& config, std::string numeric_id);
+
 class ModelBackend final : public Backend {
  public:
   // Everything passed in outlives the backend. numeric_id names device and arithmetic.
