@@ -41,7 +41,13 @@ void HealthBoard::publish(NodeHealth health, Instant now) {
 
 bool HealthBoard::wait_until_started(Nanos limit) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return health_.state != PartState::kStarting; });
+  // In a cluster that is not whole yet the node's state says that, whatever its own parts do.
+  return changed_.wait_for(lock, limit, [this] {
+    return health_.state != PartState::kStarting &&
+           std::none_of(health_.parts.begin(), health_.parts.end(), [](const PartHealth& part) {
+             return part.state == PartState::kStarting;
+           });
+  });
 }
 
 NodeHealth HealthBoard::read(Instant now, Nanos oldest) const {

@@ -114,6 +114,23 @@ void add_serve(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_node(CLI::App& app, CommandLine& line) {
+  CLI::App* node =
+      app.add_subcommand("node", "run one node of a cluster until SIGTERM, as a file names it");
+  node->add_option("--topology", line.node.topology, "topology file, see deploy/topologies")
+      ->check(not_empty())
+      ->required();
+  node->add_option("--name", line.node.name, "name of the node in it")
+      ->check(not_empty())
+      ->required();
+  node->footer(
+      "Examples:\n"
+      "  shoal node --topology deploy/topologies/one-host.txtpb --name front\n"
+      "  shoal node --topology deploy/topologies/one-host.txtpb --name prefill\n"
+      "  shoal node --topology deploy/topologies/one-host.txtpb --name decode");
+  node->callback([&line] { line.status = run_node(line.node); });
+}
+
 // Option::excludes() would do the same, and say so at every flag in the help.
 void refuse_beside_url(const std::vector<CLI::Option*>& own_server) {
   for (const CLI::Option* option : own_server) {
@@ -310,6 +327,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   }
   line.models_directory = SHOAL_MODELS;
   add_serve(app, line);
+  add_node(app, line);
   add_chat(app, line);
   add_generate(app, line);
   add_codec(app, line);

@@ -25,6 +25,7 @@ struct ConfigArguments {
 // What the arguments say, and the status of the command that ran. CLI11 keeps references into it.
 struct CommandLine {
   ConfigArguments config;
+  NodeCommandOptions node;
   ChatCommandOptions chat;
   GenerateOptions generate;
   CodecOptions codec;

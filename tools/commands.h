@@ -47,6 +47,11 @@ struct ChatCommandOptions {
   int max_tokens = 0;  // 0: the server's default
 };
 
+struct NodeCommandOptions {
+  std::string topology;  // the file
+  std::string name;      // of the node in it
+};
+
 struct BenchEngineOptions {
   std::string model;
   std::int64_t prompt = 64;     // tokens in the cache before decode is timed
@@ -62,6 +67,7 @@ inline constexpr char kVersionLine[] = "shoal " SHOAL_VERSION;
 int report(const Error& error);
 
 int run_serve(const Config& config);
+int run_node(const NodeCommandOptions& options);
 int run_config(const ConfigSources& sources);
 int run_generate(const GenerateOptions& options);
 int run_tokenize(const TokenizeOptions& options);

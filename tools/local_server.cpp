@@ -1,16 +1,16 @@
-// Order of life: device, launch queue, node, HTTP; torn down the other way round, the node before
-// the sockets it answers through.
+// Order of life: device, launch queue, ports to other nodes, node, HTTP; torn down the other way
+// round, the node before the sockets it answers through.
 #include "tools/local_server.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "actors/log.h"
+#include "kernels/model/model_backend.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -36,26 +36,37 @@ EventLog::Sink sink_until(std::shared_ptr<const std::atomic<bool>> silent) {
 
 }  // namespace
 
-Instant monotonic_now() {
-  return std::chrono::time_point_cast<Nanos>(std::chrono::steady_clock::now());
-}
-
-std::int64_t unix_seconds_now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32) | device();
-}
-
 Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config) {
-  TRY(ServerPlan plan, plan_server(config));
+  return start(config, nullptr, NodeId{});
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(const ClusterPlan& cluster, NodeId self) {
+  return start(cluster.configs.at(self.value), &cluster, self);
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
+                                                        const ClusterPlan* cluster,
+                                                        NodeId self) {
+  const NodeRoles roles =
+      cluster == nullptr ? kAllRoles : cluster->topology.nodes.at(self.value).roles;
+  TRY(ServerPlan plan, plan_server(config, roles));
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
-  TRY_VOID(server->open_device(config, plan));
-  TRY_VOID(server->open_front(config, std::move(plan)));
+  if (roles.has_device()) {
+    TRY_VOID(server->open_device(config, plan));
+  }
+  if (cluster != nullptr) {
+    // Not before the weights are loaded: a port that is open is taken for a node that answers.
+    TRY(server->ports_, NodePorts::open(*cluster, self));
+  }
+  TRY_VOID(server->open_node(config, plan));
+  if (plan.front) {
+    FrontPlan front = *std::move(plan.front);
+    TRY_VOID(server->open_front(config, plan, std::move(front)));
+  }
+  if (!server->node_->wait_until_started(kStartLimit)) {
+    return fail(Code::kInternal, "a part of the node did not start; see the log");
+  }
+  server->started_ = true;
   return server;
 }
 
@@ -73,17 +84,29 @@ Result<void> LocalServer::open_device(const Config& config, const ServerPlan& pl
   return {};
 }
 
-Result<void> LocalServer::open_front(const Config& config, ServerPlan plan) {
-  TRY(node_,
-      build_node(config,
-                 Parts{device_->backend().shape(),
-                       &device_->backend(),
-                       launcher_.get(),
-                       monotonic_now,
-                       sink_until(silent_),
-                       nullptr,
-                       {}}));
+Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan) {
+  Parts parts{.shape = kernels::model_shape(plan.model, ""),
+              .backend = nullptr,
+              .launcher = nullptr,
+              .clock = monotonic_now,
+              .log = sink_until(silent_),
+              .runtime = nullptr,
+              .cluster = {}};
+  if (device_ != nullptr) {
+    parts.shape = device_->backend().shape();
+    parts.backend = &device_->backend();
+    parts.launcher = launcher_.get();
+  }
+  if (ports_ != nullptr) {
+    parts.cluster.emplace(ports_->parts());
+  }
+  TRY(node_, build_node(config, std::move(parts)));
+  return {};
+}
 
+Result<void> LocalServer::open_front(const Config& config,
+                                     const ServerPlan& plan,
+                                     FrontPlan front) {
   const std::string directory_name =
       std::filesystem::canonical(plan.model_path).filename().string();
   model_name_ =
@@ -95,10 +118,10 @@ Result<void> LocalServer::open_front(const Config& config, ServerPlan plan) {
   }
   parts.model.context_tokens = node_->context();
   parts.model.vocabulary_size = static_cast<TokenId>(plan.model.vocab);
-  parts.model.sampling = plan.sampling;
+  parts.model.sampling = front.sampling;
   parts.model.created = unix_seconds_now();
-  parts.model.tokenizer = std::move(plan.tokenizer);
-  parts.model.profile = std::make_shared<const ModelProfile>(std::move(plan.profile));
+  parts.model.tokenizer = std::move(front.tokenizer);
+  parts.model.profile = std::make_shared<const ModelProfile>(std::move(front.profile));
   parts.seed = random_seed();
   parts.stream_limits = stream_limits(config);
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
@@ -106,10 +129,7 @@ Result<void> LocalServer::open_front(const Config& config, ServerPlan plan) {
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
   parts.log = EventLog(parse_log_level(config.log().level()).value_or(LogLevel::kInfo),
                        sink_until(silent_));
-  TRY(http_, HttpServer::start(std::move(plan.http), std::move(parts)));
-  if (!node_->wait_until_started(kStartLimit)) {
-    return fail(Code::kInternal, "a part of the node did not start; see the log");
-  }
+  TRY(http_, HttpServer::start(std::move(front.http), std::move(parts)));
   return {};
 }
 
@@ -119,7 +139,7 @@ LocalServer::~LocalServer() {
 
 bool LocalServer::drain(Nanos limit) {
   const Instant deadline = monotonic_now() + limit;
-  const bool sent = http_->drain(deadline);
+  const bool sent = http_ == nullptr || http_->drain(deadline);
   // Answers that were cut just now are still open in the node for a moment.
   return node_->drain(std::max(deadline - monotonic_now(), kStopLimit)) && sent;
 }
@@ -129,7 +149,7 @@ bool LocalServer::stop() {
     return true;
   }
   stopped_ = true;
-  *silent_ = http_ == nullptr;  // it never served: the error that says why is the one line
+  *silent_ = !started_;  // it never served: the error that says why is the one line
   const bool ended = node_->shut_down(kStopLimit);
   if (http_ != nullptr) {
     http_->stop();

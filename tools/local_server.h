@@ -1,5 +1,5 @@
-// A whole node with its HTTP side in this process: what `shoal serve` runs, and what `shoal chat`
-// and the benchmarks start for themselves.
+// A node in this process, with its HTTP side if it is a gateway: what `shoal serve` and `shoal
+// node` run, and what `shoal chat` and the benchmarks start for themselves.
 #pragma once
 
 #include <atomic>
@@ -10,26 +10,27 @@
 #include "actors/config.h"
 #include "actors/http_server.h"
 #include "actors/node.h"
+#include "actors/topology_file.h"
 #include "kernels/launch_queue.h"
 #include "kernels/registry.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "tools/node_ports.h"
+#include "tools/process_ports.h"
 #include "tools/server_plan.h"
 
 namespace shoal::tools {
-
-// Ports of a real process.
-Instant monotonic_now();
-std::int64_t unix_seconds_now();
-std::uint64_t random_seed();
 
 class LocalServer {
  public:
   // Serves when it returns. Errors name the file, field, flag or address and what to do.
   static Result<std::unique_ptr<LocalServer>> start(const Config& config);
+  // One node of a cluster: runs when it returns; /ready says when the cluster is whole.
+  static Result<std::unique_ptr<LocalServer>> start(const ClusterPlan& cluster, NodeId self);
   ~LocalServer();
 
-  std::string url() const { return http_->url(); }
+  // Empty without HTTP.
+  std::string url() const { return http_ == nullptr ? std::string() : http_->url(); }
 
   std::string model_name() const { return model_name_; }
 
@@ -40,14 +41,20 @@ class LocalServer {
 
  private:
   LocalServer() = default;
+  static Result<std::unique_ptr<LocalServer>> start(const Config& config,
+                                                    const ClusterPlan* cluster,
+                                                    NodeId self);
   Result<void> open_device(const Config& config, const ServerPlan& plan);
-  Result<void> open_front(const Config& config, ServerPlan plan);
+  Result<void> open_node(const Config& config, const ServerPlan& plan);
+  Result<void> open_front(const Config& config, const ServerPlan& plan, FrontPlan front);
 
   std::string model_name_;
-  std::unique_ptr<kernels::Device> device_;
-  std::unique_ptr<kernels::LaunchQueue> launcher_;
+  std::unique_ptr<kernels::Device> device_;         // null without prefill and decode
+  std::unique_ptr<kernels::LaunchQueue> launcher_;  // likewise
+  std::unique_ptr<NodePorts> ports_;                // null: a cluster of its own
   std::unique_ptr<Node> node_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<HttpServer> http_;  // null: no gateway
+  bool started_ = false;
   std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
   bool stopped_ = false;
 };

@@ -1,28 +1,15 @@
-// shoal serve: a node until SIGTERM or SIGINT; the first one drains, a second one leaves at once.
-// shoal config: what serve would run with.
-#include <csignal>
+// shoal serve: a node that is the whole cluster. shoal config: what serve would run with.
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <thread>
 
 #include "tools/commands.h"
 #include "tools/local_server.h"
+#include "tools/server_life.h"
 #include "tools/server_plan.h"
 
 namespace shoal::tools {
 
 namespace {
-
-// Blocked in every thread that starts after this, so that only the waiting one gets them.
-sigset_t block_end_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 void print_ready(const LocalServer& server, Nanos took, bool has_key) {
   const std::string url = server.url();
@@ -45,36 +32,11 @@ void print_ready(const LocalServer& server, Nanos took, bool has_key) {
 }  // namespace
 
 int run_serve(const Config& config) {
-  const sigset_t signals = block_end_signals();
-  const Instant began = monotonic_now();
-  auto server = LocalServer::start(config);
-  if (!server) {
-    return report(server.error());
-  }
-  print_ready(**server, monotonic_now() - began, config.http().api_key_size() > 0);
-  int signal = 0;
-  sigwait(&signals, &signal);
-  std::fprintf(stderr, "shoal: draining; once more to leave at once\n");
-  std::thread([signals] {
-    int again = 0;
-    sigwait(&signals, &again);
-    std::_Exit(128 + again);
-  }).detach();
-  const std::chrono::milliseconds limit(config.request().drain_ms());
-  if (!(*server)->drain(limit)) {
-    std::fprintf(stderr,
-                 "shoal: some answers were cut after %lld ms (request.drain_ms)\n",
-                 static_cast<long long>(limit.count()));
-  }
-  const bool stopped = (*server)->stop();
-  if (!stopped) {
-    std::fprintf(stderr, "shoal: a part of the node would not stop\n");
-  }
-  std::fflush(nullptr);
-  // Leaves without destructors: the second-signal thread never ends, and an actor that would not
-  // stop must not hold the exit. An answer that was cut has got its last event, so it is no
-  // failure.
-  std::_Exit(stopped ? 0 : 1);
+  return run_until_signal({[&config] { return LocalServer::start(config); },
+                           [&config](const LocalServer& server, Nanos took) {
+                             print_ready(server, took, config.http().api_key_size() > 0);
+                           },
+                           std::chrono::milliseconds(config.request().drain_ms())});
 }
 
 int run_config(const ConfigSources& sources) {

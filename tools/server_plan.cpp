@@ -43,19 +43,27 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::filesystem::p
   return tokenizer;
 }
 
+Result<FrontPlan> plan_front(const Config& config, const ServerPlan& plan) {
+  FrontPlan front;
+  front.http = http_config(config);
+  TRY_VOID(HttpServer::check(front.http));
+  const std::filesystem::path directory = plan.model_path;
+  TRY(front.tokenizer, load_tokenizer(directory / "tokenizer.json", plan.model.vocab));
+  TRY(front.profile, make_profile(detect_generation(*front.tokenizer), *front.tokenizer));
+  TRY(front.sampling, read_generation_config(directory));
+  return front;
+}
+
 }  // namespace
 
-Result<ServerPlan> plan_server(const Config& config) {
+Result<ServerPlan> plan_server(const Config& config, const NodeRoles& roles) {
   TRY_VOID(validate(config));
   ServerPlan plan;
-  plan.http = http_config(config);
-  TRY_VOID(HttpServer::check(plan.http));
   plan.model_path = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
-  const std::filesystem::path directory = plan.model_path;
-  TRY(plan.model, kernels::read_config(directory));
-  TRY(plan.tokenizer, load_tokenizer(directory / "tokenizer.json", plan.model.vocab));
-  TRY(plan.profile, make_profile(detect_generation(*plan.tokenizer), *plan.tokenizer));
-  TRY(plan.sampling, read_generation_config(directory));
+  TRY(plan.model, kernels::read_config(plan.model_path));
+  if (roles.gateway) {
+    TRY(plan.front, plan_front(config, plan));
+  }
   return plan;
 }
 

@@ -3,28 +3,35 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "actors/codec/model_profile.h"
 #include "actors/codec/tokenizer.h"
 #include "actors/config.h"
 #include "actors/http_config.h"
+#include "actors/topology.h"
 #include "kernels/model/config.h"
 #include "schemas/result.h"
 #include "schemas/sampling.h"
 
 namespace shoal::tools {
 
-struct ServerPlan {
+// Of a node with HTTP.
+struct FrontPlan {
   HttpConfig http;
-  std::string model_path;
-  kernels::ModelConfig model;
   std::shared_ptr<const Tokenizer> tokenizer;
   ModelProfile profile;
   Sampling sampling;  // what clients leave out
 };
 
+struct ServerPlan {
+  std::string model_path;
+  kernels::ModelConfig model;
+  std::optional<FrontPlan> front;
+};
+
 // Errors name the option, flag, file or field and what to do.
-Result<ServerPlan> plan_server(const Config& config);
+Result<ServerPlan> plan_server(const Config& config, const NodeRoles& roles = kAllRoles);
 
 }  // namespace shoal::tools

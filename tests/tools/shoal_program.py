@@ -35,16 +35,12 @@ def json_lines(path):
         return [json.loads(line) for line in lines]
 
 
-class Server:
-    """`shoal serve` on a free port; ready when the constructor returns."""
+class Program:
+    """A command of shoal that runs until it is told to end; killed when the block is left."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([SHOAL, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([SHOAL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.stdout, self.stderr = _lines_of(self.process.stdout), _lines_of(self.process.stderr)
-        ready = re.search(r"shoal serves (\S+) at (\S+) \(ready in (\d+) ms\)", self.await_line(self.stdout, "serves"))
-        self.model, self.url, self.ready_ms = ready[1], ready[2], int(ready[3])
-        self.address = urllib.parse.urlsplit(self.url)
 
     def __enter__(self):
         return self
@@ -65,6 +61,16 @@ class Server:
             if text in line:
                 return line
             seen.append(line)
+
+
+class Server(Program):
+    """`shoal serve` on a free port; ready when the constructor returns."""
+
+    def __init__(self, *arguments):
+        super().__init__("serve", "--port", "0", *arguments)
+        ready = re.search(r"shoal serves (\S+) at (\S+) \(ready in (\d+) ms\)", self.await_line(self.stdout, "serves"))
+        self.model, self.url, self.ready_ms = ready[1], ready[2], int(ready[3])
+        self.address = urllib.parse.urlsplit(self.url)
 
     def connect(self):
         return http.client.HTTPConnection(self.address.hostname, self.address.port, timeout=DEADLINE_S)

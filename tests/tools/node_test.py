@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""`shoal node`: three processes answer as one does, and lose nothing when one of them is killed."""
+import json
+import signal
+import threading
+import time
+import unittest
+
+import shoal_program
+from shoal_cluster import ONE_HOST, Cluster
+from shoal_program import DEADLINE_S, Server, run
+
+SECOND_DECODE = """
+node { name: "decode2" role: decode control_port: 0 bulk_port: 0 config { compute { threads: 1 } } }
+"""
+WORDS = [5 + 7 * i % 2400 for i in range(2000)]  # token ids that are plain text
+
+
+def prompt(length, start=0):
+    return [0] + [WORDS[(start + i) % len(WORDS)] for i in range(length - 1)]
+
+
+def completion(length, **more):
+    return "/v1/completions", {"model": "guppy", "prompt": prompt(length), "max_tokens": 24, "temperature": 0, "ignore_eos": True,
+                               "return_token_ids": True, **more}
+
+
+def chat(text, **more):
+    return "/v1/chat/completions", {"model": "guppy", "messages": [{"role": "user", "content": text}], "max_tokens": 60,
+                                    "reasoning_effort": "none", "temperature": 0, **more}
+
+
+REQUESTS = {
+    **{f"{length} tokens, {replay}": completion(length, replay=replay)
+       for replay in ("bounded", "exact") for length in (2, 127, 128, 129, 130, 1100)},
+    "seeded": completion(40, temperature=0.9, top_p=0.95, seed=11),
+    "two seeded choices": completion(40, temperature=1.0, seed=3, n=2),
+    "two seeded choices, exact": completion(300, temperature=1.0, seed=4, n=2, replay="exact"),
+    "log probabilities": completion(140, logprobs=3, replay="exact"),
+    "chat": chat("What is shoal?"),
+    "chat with log probabilities": chat("What is shoal?", logprobs=True, top_logprobs=2),
+    "chat that thinks": chat("What is 3 plus 4?", reasoning_effort="high", seed=5, temperature=0.5),
+    "stop string": chat("What is shoal?", stop=["a"]),
+    "one token": completion(130, max_tokens=1),
+}
+
+
+def without_ids(answer):
+    """What must be the same everywhere: all but ids and times."""
+    return {k: v for k, v in answer.items() if k not in ("id", "created", "system_fingerprint")}
+
+
+def joined(events):
+    """What a client has after a stream: how tokens were put into chunks does not matter."""
+    *chunks, last = events
+    if last != "[DONE]":
+        raise AssertionError(f"the stream ended with {last!r}")
+    choices, rest = {}, []
+    for chunk in map(json.loads, chunks):
+        if "error" in chunk:
+            raise AssertionError(chunk)
+        for choice in chunk["choices"]:
+            seen = choices.setdefault(choice["index"], {})
+            merge(seen, choice.get("delta", {}))
+            merge(seen, {k: v for k, v in choice.items() if k not in ("delta", "index")})
+        if not chunk["choices"]:
+            rest.append(without_ids(chunk))
+    return choices, rest
+
+
+def merge(seen, part):
+    for key, value in part.items():
+        if value is None or value == []:
+            continue
+        if isinstance(value, dict):
+            merge(seen.setdefault(key, {}), value)
+        elif key in seen and isinstance(value, (str, list)) and key not in ("role", "finish_reason"):
+            seen[key] += value
+        else:
+            seen[key] = value
+
+
+class Streams:
+    """Long greedy answers, all read at once; `started` when each has its first token."""
+
+    def __init__(self, server, count, tokens, length=20):
+        self.bodies = [{"model": "guppy", "prompt": prompt(length, 37 * i), "max_tokens": tokens, "temperature": 0,
+                        "ignore_eos": True} for i in range(count)]
+        self.server, self.results, self.tokens = server, [None] * count, [0] * count
+        self.started = threading.Semaphore(0)
+        self.threads = [threading.Thread(target=self.read, args=(i,), daemon=True) for i in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def read(self, i):
+        events = []
+        try:
+            for event in self.server.stream("/v1/completions", self.bodies[i]):
+                if not events:
+                    self.started.release()
+                events.append(event)
+            self.results[i] = joined(events)
+        except Exception as error:  # told by the main thread
+            self.results[i] = error
+            self.started.release()
+
+    def await_started(self, count=None):
+        for _ in range(count or len(self.bodies)):
+            if not self.started.acquire(timeout=DEADLINE_S):
+                raise AssertionError("a stream did not start")
+
+    def open(self):
+        return sum(result is None for result in self.results)
+
+    def texts(self):
+        for thread in self.threads:
+            thread.join(DEADLINE_S)
+        for result in self.results:
+            if not isinstance(result, tuple):
+                raise AssertionError(f"a stream was lost: {result!r}")
+        return [choices[0]["text"] for choices, _ in self.results]
+
+
+class SameAnswers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.one = Server()
+        cls.addClassCleanup(cls.one.__exit__)
+        cls.three = Cluster()
+        cls.addClassCleanup(cls.three.__exit__)
+        print(f"three processes are ready after {1000 * cls.three.ready_s:.0f} ms", flush=True)
+
+    def test_each_node_says_what_it_is(self):
+        lines = {name: node.up_line for name, node in self.three.nodes.items()}
+        self.assertRegex(lines["front"], r"^shoal node front \(gateway, router\) of one-host serves guppy at http://127\.0\.0\.1:\d+ "
+                                         r"\(up in \d+ ms\)$")
+        self.assertRegex(lines["prefill"], r"^shoal node prefill \(prefill\) of one-host \(up in \d+ ms\)$")
+        self.assertRegex(lines["decode"], r"^shoal node decode \(decode\) of one-host \(up in \d+ ms\)$")
+
+    def test_collected_answers_are_the_same(self):
+        for name, (path, body) in REQUESTS.items():
+            with self.subTest(name):
+                self.assertEqual(without_ids(self.three.front.post(path, body)), without_ids(self.one.post(path, body)))
+
+    def test_streamed_answers_are_the_same(self):
+        for name, (path, body) in REQUESTS.items():
+            with self.subTest(name):
+                body = {**body, "stream_options": {"include_usage": True}}
+                self.assertEqual(joined(self.three.front.stream(path, body)), joined(self.one.stream(path, body)))
+
+    def test_it_tells_about_the_whole_cluster(self):
+        front = self.three.front
+        status, health = front.request("GET", "/health")
+        self.assertEqual(status, 200)
+        parts = {part["name"]: part["state"] for part in health["parts"]}
+        for node in ("node.front", "node.prefill", "node.decode"):
+            self.assertEqual(parts.get(node), "ok", parts)
+        self.assertEqual(front.request("GET", "/ready")[0], 200)
+        self.assertIn("# TYPE", front.request("GET", "/metrics")[1])
+
+    def test_how_fast_it_is(self):
+        rates = {}
+        for name, server in (("one process", self.one), ("three processes", self.three.front)):
+            began = time.monotonic()
+            Streams(server, 8, 200).texts()
+            rates[name] = 8 * 200 / (time.monotonic() - began)
+        print(", ".join(f"{name}: {rate:.0f} tokens/s" for name, rate in rates.items()), flush=True)
+
+
+class Losses(unittest.TestCase):
+    def test_a_decode_node_that_is_killed_loses_no_stream_and_changes_no_text(self):
+        with Cluster(SECOND_DECODE, ("front", "prefill", "decode", "decode2")) as cluster:
+            expected = Streams(cluster.front, 8, 600).texts()
+            streams = Streams(cluster.front, 8, 600)
+            streams.await_started()
+            cluster.kill("decode")
+            self.assertGreater(streams.open(), 0)
+            self.assertEqual(streams.texts(), expected)
+            self.assertRegex(cluster.front.request("GET", "/metrics")[1], r"shoal_stream_retries_total\S* [1-9]")
+
+    def test_a_prefill_node_that_is_killed_and_started_again_serves_again(self):
+        with Cluster() as cluster:
+            expected = Streams(cluster.front, 4, 20, length=900).texts()
+            streams = Streams(cluster.front, 4, 20, length=900)
+            cluster.kill("prefill")
+            cluster.start("prefill")
+            cluster.await_whole()
+            self.assertEqual(streams.texts(), expected)
+            self.assertEqual(Streams(cluster.front, 4, 20, length=900).texts(), expected)
+
+    def test_sigterm_of_the_front_lets_its_streams_finish_and_exits_with_0(self):
+        with Cluster() as cluster:
+            front = cluster.front
+            streams = Streams(front, 4, 300)
+            streams.await_started()
+            front.process.send_signal(signal.SIGTERM)
+            front.await_line(front.stderr, "draining")
+            self.assertEqual(len(streams.texts()), 4)
+            self.assertEqual(front.process.wait(DEADLINE_S), 0)
+
+    def test_sigterm_ends_every_node_with_0(self):
+        with Cluster() as cluster:
+            for node in cluster.nodes.values():
+                node.process.send_signal(signal.SIGTERM)
+            self.assertEqual([node.process.wait(DEADLINE_S) for node in cluster.nodes.values()], [0, 0, 0])
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, arguments, *words):
+        done = run("node", *arguments)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_a_missing_file_or_an_unknown_node_is_named(self):
+        self.refused(["--topology", "/nowhere.txtpb", "--name", "front"], "/nowhere.txtpb")
+        self.refused(["--topology", ONE_HOST, "--name", "decoed"], "one-host.txtpb", "decoed", "\"decode\"")
+
+    def test_a_second_process_of_a_node_names_the_field_in_its_way(self):
+        with Cluster() as cluster:
+            self.refused(["--topology", cluster.topology, "--name", "decode"], "node decode: bulk_port")
+            self.refused(["--topology", cluster.topology, "--name", "front"], "node front: state_dir")
+
+    def test_a_command_without_its_flags_is_refused(self):
+        done = run("node", "--name", "front")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--topology", done.stderr)
+
+
+if __name__ == "__main__":
+    shoal_program.main()

@@ -1,0 +1,24 @@
+// The only place of the program that asks the system for time and for randomness.
+#include "tools/process_ports.h"
+
+#include <chrono>
+#include <random>
+
+namespace shoal::tools {
+
+Instant monotonic_now() {
+  return std::chrono::time_point_cast<Nanos>(std::chrono::steady_clock::now());
+}
+
+std::int64_t unix_seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace shoal::tools

@@ -1,0 +1,23 @@
+// The life of a process that serves: until SIGTERM or SIGINT; the first one drains, a second one
+// leaves at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "schemas/result.h"
+#include "schemas/units.h"
+#include "tools/local_server.h"
+
+namespace shoal::tools {
+
+struct ServerLife {
+  std::function<Result<std::unique_ptr<LocalServer>>()> start;
+  std::function<void(const LocalServer&, Nanos took)> ready;
+  Nanos drain_limit;
+};
+
+// Returns only when the server did not start; otherwise the process ends in here.
+int run_until_signal(const ServerLife& life);
+
+}  // namespace shoal::tools
