@@ -176,10 +176,12 @@ void Clients::take(Client& client, StreamStep step, Todo& todo) {
   if (step.finish != Finish::kNone) {
     answer.finish = step.finish;
     ++answer.terminal_events;
+    answer.ended = clock_();
   }
   if (step.error) {
     answer.error = step.error;
     ++answer.terminal_events;
+    answer.ended = clock_();
     todo.closed.push_back(client.stream.request());
   }
   if (step.submit) {

@@ -41,6 +41,7 @@ struct Answer {
   std::optional<Nanos> retry_after;
   std::uint32_t attempts = 1;
   int terminal_events = 0;
+  std::optional<Instant> ended;
   bool left = false;
   bool reset = false;  // the connection broke with the gateway's process
 

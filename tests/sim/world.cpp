@@ -41,8 +41,10 @@ World::World(const WorldSetup& setup)
       runtime_(std::make_shared<Runtime>()),
       timeline_([this] { return now(); }),
       network_(timeline_,
-               [this](NodeId, NodeId) {
-                 return Nanos{static_cast<std::int64_t>(20'000 + random_() % 200'000)};
+               [this](NodeId from, NodeId to) {
+                 const auto slowed = slowed_.find(std::minmax(from, to));
+                 return Nanos{static_cast<std::int64_t>(20'000 + random_() % 200'000)} +
+                        (slowed == slowed_.end() ? Nanos{0} : slowed->second);
                }),
       fabric_({timeline_.scheduler(),
                [this](NodeId from, NodeId to, Bytes size) {
@@ -50,8 +52,11 @@ World::World(const WorldSetup& setup)
                  verdict.delay = Nanos{static_cast<std::int64_t>(
                      20'000 + random_() % 200'000 + static_cast<std::uint64_t>(size.value) / 4)};
                  const bool stopped = hosts_[from.value].paused || hosts_[to.value].paused;
+                 const auto spoiled = spoiled_.find(std::minmax(from, to));
                  if (stopped || network_.is_cut(from, to)) {
                    verdict.fate = transport::Fate::kDrop;
+                 } else if (spoiled != spoiled_.end()) {
+                   verdict.fate = spoiled->second;
                  }
                  return verdict;
                }}),
@@ -108,7 +113,17 @@ void World::start(NodeId node) {
   life.links = network_.open(node);
   life.transport = fabric_.open(node, life.process);
   if (node == topology_.owner) {
-    life.store = transport::make_sim_store({record_, timeline_.scheduler(), {}});
+    life.store = transport::make_sim_store(
+        {record_, timeline_.scheduler(), [this](bool) {
+           transport::StoreVerdict verdict;
+           verdict.there = std::chrono::microseconds(static_cast<std::int64_t>(random_() % 2'000));
+           verdict.back = verdict.there;
+           if (store_away_) {
+             verdict.fate = random_() % 2 == 0 ? transport::StoreFate::kLostCall
+                                               : transport::StoreFate::kLostAnswer;
+           }
+           return verdict;
+         }});
   }
   parts.cluster.emplace(ClusterParts{.self = node,
                                      .topology = topology_,
@@ -129,6 +144,7 @@ void World::start(NodeId node) {
 }
 
 void World::kill(NodeId node) {
+  say(node, "world.kill");
   Host& host = hosts_.at(node.value);
   std::unique_ptr<Life> life = std::move(host.life);
   host.paused = false;
@@ -143,15 +159,66 @@ void World::kill(NodeId node) {
 }
 
 void World::restart(NodeId node) {
+  say(node, "world.restart");
   start(node);
 }
 
 void World::pause(NodeId node, bool paused) {
+  say(node, paused ? "world.pause" : "world.resume");
   Host& host = hosts_.at(node.value);
   host.paused = paused;
   if (host.life) {
     host.life->device->hold(paused);
   }
+}
+
+void World::break_part(NodeId node, const std::string& part) {
+  if (alive(node)) {
+    hosts_[node.value].life->node->end_part(part);
+  }
+}
+
+void World::spoil_bulk(NodeId a, NodeId b, transport::Fate fate) {
+  if (fate == transport::Fate::kDeliver) {
+    spoiled_.erase(std::minmax(a, b));
+  } else {
+    spoiled_[std::minmax(a, b)] = fate;
+  }
+}
+
+void World::slow_link(NodeId a, NodeId b, Nanos extra) {
+  slowed_[std::minmax(a, b)] = extra;
+}
+
+void World::take_store_away(bool away) {
+  store_away_ = away;
+}
+
+void World::end_disturbances() {
+  spoiled_.clear();
+  slowed_.clear();
+  store_away_ = false;
+  mend_all();
+  for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
+    if (!hosts_[n].life) {
+      restart(NodeId{n});
+    }
+    if (hosts_[n].paused) {
+      pause(NodeId{n}, false);
+    }
+    hosts_[n].life->device->hold(false);
+    hosts_[n].life->device->slow_down(1);
+    hosts_[n].life->device->fail_next(0);
+  }
+}
+
+void World::say(NodeId node, const std::string& event) {
+  events_.push_back("n" + std::to_string(node.value) + " " + event);
+  note(std::hash<std::string>{}(event));
+}
+
+Position World::context() const {
+  return std::min<Position>(setup_.model.max_positions, setup_.size.blocks * kBlockTokens);
 }
 
 void World::cut(NodeId a, NodeId b) {
@@ -203,6 +270,7 @@ bool World::run_ready_actor() {
       const auto place = jobs.begin() + static_cast<std::ptrdiff_t>(ready);
       std::rotate(jobs.begin(), place, place + 1);
       note(node.value);
+      ++messages_;
       runtime_->scheduler().try_run_once();
       own_new_actors(node);
       return true;
@@ -297,6 +365,12 @@ bool World::run_until_all_over(Nanos limit) {
 bool World::memory_is_free() {
   return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
     return !host.life || host.life->device->memory_is_free();
+  });
+}
+
+bool World::nothing_offered() {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+    return !host.life || host.life->transport->use().offers == 0;
   });
 }
 

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/config.h"
@@ -61,6 +63,13 @@ class World {
   void cut(NodeId a, NodeId b);
   void mend(NodeId a, NodeId b);
   void mend_all();
+  void break_part(NodeId node, const std::string& part);
+  // Transfers between the two: dropped or corrupted while it lasts.
+  void spoil_bulk(NodeId a, NodeId b, transport::Fate fate);
+  void slow_link(NodeId a, NodeId b, Nanos extra);
+  void take_store_away(bool away);
+  // All spoiling, slowing, holding and taking away ends.
+  void end_disturbances();
 
   Network& network() { return network_; }
 
@@ -69,6 +78,10 @@ class World {
   std::size_t size() const { return hosts_.size(); }
 
   bool alive(NodeId node) const { return hosts_.at(node.value).life != nullptr; }
+
+  bool paused(NodeId node) const { return hosts_.at(node.value).paused; }
+
+  bool has_clients(NodeId node) const { return hosts_.at(node.value).life->clients != nullptr; }
 
   Node& node(NodeId node) { return *hosts_.at(node.value).life->node; }
 
@@ -80,12 +93,22 @@ class World {
   // All clients of all lives of all gateways.
   std::vector<testing::Clients*> all_clients();
   bool memory_is_free();
+  bool nothing_offered();
+
+  transport::Transport& transport(NodeId node) { return *hosts_.at(node.value).life->transport; }
 
   Instant now() const;
 
   std::mt19937_64& random() { return random_; }
 
+  // "n0 request.queued request=... ": node, event, fields. Faults are events of the world.
   const std::vector<std::string>& events() const { return events_; }
+
+  void say(NodeId node, const std::string& event);
+
+  std::uint64_t messages() const { return messages_; }
+
+  Position context() const;
 
   // Over all events and jobs so far: the same seed gives the same.
   std::uint64_t hash() const { return hash_; }
@@ -133,6 +156,10 @@ class World {
   std::vector<std::string> events_;
   std::uint64_t hash_ = 0;
   std::uint64_t processes_ = 0;
+  std::uint64_t messages_ = 0;
+  std::map<std::pair<NodeId, NodeId>, transport::Fate> spoiled_;
+  std::map<std::pair<NodeId, NodeId>, Nanos> slowed_;
+  bool store_away_ = false;
 };
 
 }  // namespace shoal::sim

@@ -1,0 +1,111 @@
+// One row a counter: the event's name and words that its line has.
+#include "tests/sim/counters.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace shoal::sim {
+namespace {
+
+struct Row {
+  std::string_view counter;
+  std::string_view event;
+  std::array<std::string_view, 3> words{};
+};
+
+// clang-format off
+constexpr Row kRows[] = {
+    {"finished", "request.finished", {"event=answer_done"}},
+    {"stopped_by_string", "request.finished", {"event=stopped"}},
+    {"superseded", "request.cancelled", {"event=superseded"}},
+    {"client_left", "request.cancelled", {"event=client_left"}},
+    {"second_attempt", "request.received", {"attempt=2"}},
+    {"third_attempt", "request.received", {"attempt=3"}},
+    {"resumed_with_forced_tokens", "request.resumed", {}},
+    {"attempts_exhausted", "request.failed", {"times; send it again later"}},
+    {"expired_received", "request.expired", {"deadline passed while it was received"}},
+    {"expired_queued", "request.expired", {"deadline passed while it was queued\""}},
+    {"expired_prefilling", "request.expired", {"deadline passed while it was prefilling"}},
+    {"expired_queued_decode", "request.expired", {"deadline passed while it was queued_decode"}},
+    {"expired_handing_over", "request.expired", {"deadline passed while it was handing_over"}},
+    {"expired_decoding", "request.expired", {"deadline passed while it was decoding"}},
+    {"state_too_long", "request.expired", {"for too long"}},
+    {"lost_queued", "request.failed", {"event=lost", "state=queued "}},
+    {"lost_prefilling", "request.failed", {"event=lost", "state=prefilling"}},
+    {"lost_queued_decode", "request.failed", {"event=lost", "state=queued_decode"}},
+    {"lost_handing_over", "request.failed", {"event=lost", "state=handing_over"}},
+    {"lost_decoding", "request.failed", {"event=lost", "state=decoding"}},
+    {"refused_for_capacity", "request.failed", {"code=no_capacity"}},
+    {"event_ignored", "request.ignored", {}},
+    {"event_after_later_one", "request.ignored", {"came already"}},
+    {"node_killed", "world.kill", {}},
+    {"node_started_again", "world.restart", {}},
+    {"node_stopped", "world.pause", {}},
+    {"node_fenced", "node.fenced", {}},
+    {"node_joined_again", "node.joined", {}},
+    {"member_left_out", "membership.view", {}},
+    {"view_not_published", "membership.not_published", {}},
+    {"store_failed", "membership.store_failed", {}},
+    {"link_lost_open", "peer.down", {"WARNING"}},
+    {"link_silent", "peer.down", {"silent for too long"}},
+    {"link_left_view", "peer.down", {"left the view"}},
+    {"link_refused", "peer.down", {"refused:"}},
+    {"second_link_refused", "peer.down", {"another link of this node is alive"}},
+    {"dial_failed", "peer.dial_failed", {}},
+    {"envelope_fenced", "peer.fenced", {}},
+    {"gateway_lost", "part.lost", {"part=gateway"}},
+    {"router_lost", "part.lost", {"part=router"}},
+    {"prefill_balancer_lost", "part.lost", {"part=prefill_balancer"}},
+    {"decode_balancer_lost", "part.lost", {"part=decode_balancer"}},
+    {"prefill_group_lost", "part.lost", {"part=prefill_group"}},
+    {"decode_group_lost", "part.lost", {"part=decode_group"}},
+    {"prefill_worker_lost", "part.lost", {"part=prefill_worker"}},
+    {"decode_worker_lost", "part.lost", {"part=decode_worker"}},
+    {"peer_lost", "part.lost", {"part=peer"}},
+    {"membership_lost", "part.lost", {"part=membership"}},
+    {"pipeline_rebuilt", "pipeline.rebuilt", {}},
+    {"worker_replaced", "worker.replaced", {}},
+    {"router_moved", "request.failed_over", {}},
+    {"handover_refused", "decode.refused", {}},
+    {"handover_placed_again", "decode.placed_again", {}},
+    {"buffer_released_early", "prefill.export_dropped", {}},
+};
+
+// clang-format on
+
+bool matches(const Row& row, std::string_view line) {
+  return std::all_of(row.words.begin(), row.words.end(), [line](std::string_view word) {
+    return word.empty() || line.find(word) != std::string_view::npos;
+  });
+}
+
+// "n2 request.finished request=..."
+std::string_view name_of(std::string_view line) {
+  const auto begin = line.find(' ') + 1;
+  return line.substr(begin, line.find(' ', begin) - begin);
+}
+
+}  // namespace
+
+std::vector<std::string> counter_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) {
+    names.emplace_back(row.counter);
+  }
+  return names;
+}
+
+void count_events(const std::vector<std::string>& events,
+                  std::map<std::string, std::int64_t>& counters) {
+  for (const std::string& line : events) {
+    const std::string_view name = name_of(line);
+    for (const Row& row : kRows) {
+      if (row.event == name && matches(row, line)) {
+        ++counters[std::string(row.counter)];
+      }
+    }
+  }
+}
+
+}  // namespace shoal::sim

@@ -1,0 +1,199 @@
+// Each fault is two events of the timeline: it begins, it ends. Nodes that are dead by then are
+// left alone.
+#include "tests/sim/faults.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace shoal::sim {
+namespace {
+
+using scenario::Fault;
+using std::chrono::milliseconds;
+
+constexpr std::array kAllKinds = {Fault::KILL,
+                                  Fault::PAUSE,
+                                  Fault::CUT,
+                                  Fault::RESET,
+                                  Fault::END_PART,
+                                  Fault::DEVICE_FAIL,
+                                  Fault::DEVICE_STUCK,
+                                  Fault::DEVICE_SLOW,
+                                  Fault::STORM,
+                                  Fault::DROP_BULK,
+                                  Fault::CORRUPT_BULK,
+                                  Fault::SLOW_LINK,
+                                  Fault::STORE_AWAY};
+
+std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, std::size_t nodes) {
+  std::vector<std::string> parts;
+  if (roles.router) {
+    parts.emplace_back("router");
+    parts.emplace_back("decode_balancer");
+    for (int k = 0; k < 4; ++k) {
+      parts.push_back("prefill_balancer." + std::to_string(k));
+    }
+  }
+  if (roles.prefill) {
+    parts.emplace_back("prefill_group");
+    parts.emplace_back("prefill_worker.0");
+  }
+  if (roles.decode) {
+    parts.emplace_back("decode_group");
+    parts.emplace_back("decode_worker.0");
+  }
+  if (node == 0) {
+    parts.emplace_back("membership");
+  }
+  for (std::uint32_t other = 0; other < nodes; ++other) {
+    if (other != node) {
+      parts.push_back("peer." + std::to_string(other));
+    }
+  }
+  return parts;
+}
+
+template <class Range>
+auto pick(const Range& range, std::mt19937_64& seed) {
+  return range[seed() % range.size()];
+}
+
+void leave_all(World& world, NodeId node) {
+  if (!world.alive(node) || !world.has_clients(node)) {
+    return;
+  }
+  testing::Clients& clients = world.clients(node);
+  for (const RequestId request : clients.requests()) {
+    if (!clients.answer(request).over()) {
+      clients.leave(request);
+    }
+  }
+}
+
+void begin(World& world, const Fault& fault) {
+  const NodeId node{fault.node()};
+  const NodeId peer{fault.peer()};
+  if (!world.alive(node)) {
+    return;
+  }
+  switch (fault.kind()) {
+    case Fault::KILL:
+      world.kill(node);
+      return;
+    case Fault::PAUSE:
+      world.pause(node, true);
+      return;
+    case Fault::CUT:
+      world.cut(node, peer);
+      return;
+    case Fault::RESET:
+      world.network().reset(node, peer);
+      return;
+    case Fault::END_PART:
+      world.break_part(node, fault.part());
+      return;
+    case Fault::DEVICE_FAIL:
+      world.device(node).fail_next(fault.count());
+      return;
+    case Fault::DEVICE_STUCK:
+      world.device(node).hold(true);
+      return;
+    case Fault::DEVICE_SLOW:
+      world.device(node).slow_down(std::max<std::int64_t>(1, fault.count()));
+      return;
+    case Fault::STORM:
+      leave_all(world, node);
+      return;
+    case Fault::DROP_BULK:
+      world.spoil_bulk(node, peer, transport::Fate::kDrop);
+      return;
+    case Fault::CORRUPT_BULK:
+      world.spoil_bulk(node, peer, transport::Fate::kCorrupt);
+      return;
+    case Fault::SLOW_LINK:
+      world.slow_link(node, peer, milliseconds(fault.count()));
+      return;
+    case Fault::STORE_AWAY:
+      world.take_store_away(true);
+      return;
+  }
+}
+
+void end(World& world, const Fault& fault) {
+  const NodeId node{fault.node()};
+  const NodeId peer{fault.peer()};
+  switch (fault.kind()) {
+    case Fault::KILL:
+      if (!world.alive(node)) {
+        world.restart(node);
+      }
+      return;
+    case Fault::PAUSE:
+      world.pause(node, false);
+      return;
+    case Fault::CUT:
+      world.mend(node, peer);
+      return;
+    case Fault::DEVICE_STUCK:
+    case Fault::DEVICE_SLOW:
+      if (world.alive(node)) {
+        world.device(node).hold(world.paused(node));
+        world.device(node).slow_down(1);
+      }
+      return;
+    case Fault::DROP_BULK:
+    case Fault::CORRUPT_BULK:
+      world.spoil_bulk(node, peer, transport::Fate::kDeliver);
+      return;
+    case Fault::SLOW_LINK:
+      world.slow_link(node, peer, Nanos{0});
+      return;
+    case Fault::STORE_AWAY:
+      world.take_store_away(false);
+      return;
+    case Fault::RESET:
+    case Fault::END_PART:
+    case Fault::DEVICE_FAIL:
+    case Fault::STORM:
+      return;
+  }
+}
+
+}  // namespace
+
+std::vector<Fault> draw_faults(const scenario::RandomFaults& random,
+                               const std::vector<NodeRoles>& nodes,
+                               std::mt19937_64& seed) {
+  std::vector<Fault> faults;
+  for (int i = 0; i < random.count(); ++i) {
+    Fault fault;
+    fault.set_kind(
+        random.kind_size() > 0
+            ? random.kind(static_cast<int>(seed() % static_cast<std::uint64_t>(random.kind_size())))
+            : pick(kAllKinds, seed));
+    const auto node = static_cast<std::uint32_t>(seed() % nodes.size());
+    fault.set_node(node);
+    fault.set_peer(nodes.size() < 2 ? node
+                                    : static_cast<std::uint32_t>(
+                                          (node + 1 + seed() % (nodes.size() - 1)) % nodes.size()));
+    fault.set_at_ms(static_cast<std::int64_t>(
+        seed() % static_cast<std::uint64_t>(std::max<std::int64_t>(1, random.within_ms()))));
+    fault.set_for_ms(
+        static_cast<std::int64_t>(seed() % 4 == 0 ? 1'200 + seed() % 2'000 : 10 + seed() % 700));
+    fault.set_count(static_cast<std::int64_t>(1 + seed() % 20));
+    fault.set_part(pick(parts_of(nodes[node], node, nodes.size()), seed));
+    faults.push_back(std::move(fault));
+  }
+  return faults;
+}
+
+void schedule_fault(World& world, const Fault& fault, std::map<std::string, std::int64_t>& counts) {
+  world.timeline().after(milliseconds(fault.at_ms()), [&world, &counts, fault] {
+    ++counts[scenario::Fault::Kind_Name(fault.kind())];
+    begin(world, fault);
+    world.timeline().after(milliseconds(fault.for_ms()), [&world, fault] { end(world, fault); });
+  });
+}
+
+}  // namespace shoal::sim

@@ -1,0 +1,24 @@
+// Carries out the faults of a scenario, and draws faults from a seed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "schemas/scenario.pb.h"
+#include "tests/sim/world.h"
+
+namespace shoal::sim {
+
+std::vector<scenario::Fault> draw_faults(const scenario::RandomFaults& random,
+                                         const std::vector<NodeRoles>& nodes,
+                                         std::mt19937_64& seed);
+
+// At its time, and its end after `for_ms`. Instants count from now.
+void schedule_fault(World& world,
+                    const scenario::Fault& fault,
+                    std::map<std::string, std::int64_t>& counts);
+
+}  // namespace shoal::sim

@@ -1,0 +1,236 @@
+// The phases of a run.
+#include "tests/sim/scenario.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include "tests/sim/counters.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/workload.h"
+
+namespace shoal::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FirstError final : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, int column, const std::string& message) override {
+    if (text.empty()) {
+      text = std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message;
+    }
+  }
+
+  std::string text;
+};
+
+Result<NodeRoles> roles_of(const std::string& words) {
+  NodeRoles roles;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    if (word == "all") {
+      roles = kAllRoles;
+    } else if (word == "gateway") {
+      roles.gateway = true;
+    } else if (word == "router") {
+      roles.router = true;
+    } else if (word == "prefill") {
+      roles.prefill = true;
+    } else if (word == "decode") {
+      roles.decode = true;
+    } else {
+      return fail(
+          Code::kMisconfigured,
+          "node: unknown role \"" + word + "\"; known: all, gateway, router, prefill, decode");
+    }
+  }
+  return roles;
+}
+
+kernels::SimModel model_of(const scenario::Scenario& scenario) {
+  kernels::SimModel model;
+  model.eos_period = scenario.device().eos_period();
+  model.image_padding = scenario.device().image_bytes();
+  return model;
+}
+
+WorldSetup setup_of(const scenario::Scenario& scenario, std::uint64_t seed) {
+  WorldSetup setup;
+  setup.seed = seed;
+  setup.nodes.clear();
+  for (const std::string& node : scenario.node()) {
+    setup.nodes.push_back(roles_of(node).value());
+  }
+  setup.model = model_of(scenario);
+  setup.size = {.blocks = scenario.device().blocks(), .sequences = scenario.device().sequences()};
+  setup.cost.step = microseconds(scenario.device().step_us());
+  setup.cost.row = microseconds(scenario.device().row_us());
+  setup.stream.progress = milliseconds(scenario.clients().progress_ms());
+  setup.stream.first_token = milliseconds(scenario.clients().first_token_ms());
+  setup.configure = [&scenario](Config& config) {
+    config.MergeFrom(scenario.config());
+    config.mutable_log()->set_level("debug");
+  };
+  return setup;
+}
+
+void count_answers(const Workload& workload, std::map<std::string, std::int64_t>& counts) {
+  for (const Asked& asked : workload.asked()) {
+    const testing::Answer answer = asked.clients->answer(asked.request);
+    const bool expired = answer.error && answer.error->code == Code::kDeadline;
+    ++counts[answer.reset   ? "reset"
+             : answer.left  ? "cancelled"
+             : expired      ? "expired"
+             : answer.error ? "failed"
+                            : "completed"];
+  }
+}
+
+}  // namespace
+
+Result<scenario::Scenario> parse_scenario(const std::string& text, const std::string& name) {
+  scenario::Scenario scenario;
+  google::protobuf::TextFormat::Parser parser;
+  FirstError error;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(text, &scenario)) {
+    return fail(Code::kMisconfigured, name + ":" + error.text);
+  }
+  if (scenario.node_size() == 0) {
+    return fail(Code::kMisconfigured, name + ": node: a scenario needs at least one");
+  }
+  for (const std::string& node : scenario.node()) {
+    if (auto roles = roles_of(node); !roles) {
+      return fail(Code::kMisconfigured, name + ": " + roles.error().message);
+    }
+  }
+  const auto nodes = static_cast<std::uint32_t>(scenario.node_size());
+  for (const scenario::Fault& fault : scenario.fault()) {
+    if (fault.node() >= nodes || fault.peer() >= nodes) {
+      return fail(Code::kMisconfigured,
+                  name + ": fault: there are nodes 0 .. " + std::to_string(nodes - 1));
+    }
+  }
+  const auto known = counter_names();
+  for (const std::string& counter : scenario.reaches()) {
+    if (std::find(known.begin(), known.end(), counter) == known.end()) {
+      const auto nearest = nearest_name(counter, known);
+      return fail(Code::kMisconfigured,
+                  name + ": reaches: unknown counter \"" + counter + "\"" +
+                      (nearest ? ", nearest: " + *nearest : ""));
+    }
+  }
+  return scenario;
+}
+
+Result<scenario::Scenario> read_scenario(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) {
+    return fail(Code::kMisconfigured, file.string() + ": cannot be read; name a scenario file");
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return parse_scenario(text.str(), file.string());
+}
+
+Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options) {
+  Outcome outcome;
+  const kernels::SimModel model = model_of(scenario);
+  World world(setup_of(scenario, options.seed));
+  const Instant began = world.now();
+  Workload workload(world, scenario.workload());
+  if (!world.run_until_whole(seconds(30))) {
+    outcome.violations.push_back({"full_service_returns", "the cluster never became whole", {}});
+  }
+
+  // Safety: faults and clients together.
+  std::mt19937_64 fault_seed(options.seed * 0x9E3779B97F4A7C15ULL + 1);
+  std::vector<scenario::Fault> faults(scenario.fault().begin(), scenario.fault().end());
+  std::vector<NodeRoles> roles;
+  for (const std::string& node : scenario.node()) {
+    roles.push_back(roles_of(node).value());
+  }
+  for (scenario::Fault& fault : draw_faults(scenario.random(), roles, fault_seed)) {
+    faults.push_back(std::move(fault));
+  }
+  Nanos last{0};
+  for (const scenario::Fault& fault : faults) {
+    schedule_fault(world, fault, outcome.faults);
+    last = std::max<Nanos>(last, milliseconds(fault.at_ms() + fault.for_ms()));
+  }
+  workload.schedule();
+  const Instant quiet = world.now() + last;
+  world.run([&] { return world.now() >= quiet && workload.all_came(); }, std::chrono::minutes(10));
+
+  // Liveness: nothing is broken any more.
+  world.end_disturbances();
+  Finished run{world, workload, model};
+  run.whole_again = world.run_until_whole(seconds(30));
+  workload.probe();
+  run.all_over = world.run_until_all_over(std::chrono::minutes(6));
+  run.memory_free = world.run(
+      [&world] { return world.memory_is_free() && world.nothing_offered(); }, seconds(60));
+  for (Violation& violation : check_invariants(run)) {
+    outcome.violations.push_back(std::move(violation));
+  }
+  outcome.hash = world.hash();
+  outcome.time = world.now() - began;
+  outcome.messages = world.messages();
+  count_answers(workload, outcome.answers);
+  count_events(world.events(), outcome.counters);
+  if (options.keep_events) {
+    outcome.events = world.events();
+  }
+  return outcome;
+}
+
+scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes) {
+  std::mt19937_64 random(seed ^ 0x5DEECE66DULL);
+  const auto below = [&random](std::uint64_t n) { return static_cast<int>(random() % n); };
+  scenario::Scenario scenario;
+  scenario.set_story("drawn from seed " + std::to_string(seed));
+  if (nodes <= 1) {
+    scenario.add_node("all");
+  } else if (nodes == 2) {
+    scenario.add_node("gateway router");
+    scenario.add_node("prefill decode");
+  } else {
+    const bool apart = nodes >= 5 && below(2) == 0;
+    scenario.add_node(apart ? "router" : "gateway router");
+    if (apart) {
+      scenario.add_node("gateway");
+    }
+    if (nodes >= 6 && below(2) == 0) {
+      scenario.add_node("gateway router");
+    }
+    scenario.add_node("prefill");
+    scenario.add_node("decode");
+    while (scenario.node_size() < nodes) {
+      constexpr std::array kMore = {"prefill", "decode", "prefill decode"};
+      scenario.add_node(kMore[random() % kMore.size()]);
+    }
+  }
+  scenario::Workload& work = *scenario.mutable_workload();
+  work.set_requests(nodes <= 3 ? 8 + below(12) : 20 + below(60));
+  work.set_gap_us(2'000 + below(30'000));
+  work.set_answer_max(5 + below(60));
+  work.set_prompt_max(20 + below(600));
+  work.set_deadline_percent(below(3) == 0 ? 30 : 0);
+  work.set_deadline_ms(20 + below(400));
+  scenario.mutable_random()->set_count(nodes <= 3 ? 1 + below(4) : 3 + below(12));
+  scenario.mutable_random()->set_within_ms(100 + below(1'500));
+  scenario.mutable_device()->set_eos_period(below(2) == 0 ? 0 : 20);
+  scenario.mutable_device()->set_blocks(12 + below(60));
+  scenario.mutable_device()->set_sequences(2 + below(12));
+  return scenario;
+}
+
+}  // namespace shoal::sim

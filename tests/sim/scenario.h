@@ -1,0 +1,48 @@
+// Runs one scenario under one seed: workload and faults (safety phase), then all faults end and
+// everything must complete (liveness phase), then the invariants are checked.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "schemas/result.h"
+#include "schemas/scenario.pb.h"
+#include "tests/sim/world.h"
+
+namespace shoal::sim {
+
+// kMisconfigured names file, line and field.
+Result<scenario::Scenario> read_scenario(const std::filesystem::path& file);
+Result<scenario::Scenario> parse_scenario(const std::string& text, const std::string& name);
+
+// A scenario of its own for every seed: nodes, workload and faults are drawn from it.
+scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes);
+
+struct Violation {
+  std::string invariant;  // its name
+  std::string what;
+  std::vector<std::string> timeline;  // of the offending request
+};
+
+struct Outcome {
+  std::uint64_t hash = 0;
+  Nanos time{0};  // virtual
+  std::uint64_t messages = 0;
+  std::vector<Violation> violations;
+  std::map<std::string, std::int64_t> answers;   // completed, failed, expired, cancelled, reset
+  std::map<std::string, std::int64_t> faults;    // by kind
+  std::map<std::string, std::int64_t> counters;  // of rare states
+  std::vector<std::string> events;               // if kept
+};
+
+struct RunOptions {
+  std::uint64_t seed = 1;
+  bool keep_events = false;
+};
+
+Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options);
+
+}  // namespace shoal::sim
