@@ -27,7 +27,7 @@ using TokenBuffer = std::shared_ptr<const std::vector<TokenId>>;
 struct Submission {
   RequestId request;  // unique per choice and process
   AttemptId attempt;
-  NodeId gateway;  // set by the front door: whose shard waits for the tokens
+  NodeId gateway{};  // set by the front door: whose shard waits for the tokens
   std::uint32_t shard = 0;
   std::uint32_t choice = 0;  // index of the answer within its HTTP request
   TokenBuffer prompt;

@@ -280,6 +280,25 @@ void add_tokenize(CLI::App& app, CommandLine& line) {
   ids->callback([&line] { line.status = run_tokenize(line.tokenize); });
 }
 
+void add_sim(CLI::App& app, CommandLine& line) {
+  CLI::App* sim = app.add_subcommand(
+      "sim", "run the production actors of a whole cluster under faults, from a seed");
+  SimOptions& o = line.sim;
+  sim->add_option("--scenario", o.scenarios, "scenario file, or folder of them; repeatable")
+      ->check(CLI::ExistingPath);
+  CLI::Option* seed = sim->add_option("--seed", o.seed, "run this seed")->capture_default_str();
+  sim->add_option("--seeds", o.seeds, "run all seeds of a range A..B")->excludes(seed);
+  sim->add_option("--nodes", o.nodes, "nodes of a scenario that the seed draws")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
+  sim->add_option("--log", o.log, "write the event log of a single run to this file");
+  sim->footer(
+      "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000\n"
+      "  shoal sim --scenario tests/sim/scenarios --seeds 1..20");
+  sim->callback([&line] { line.status = run_sim(line.sim); });
+}
+
 void add_bench(CLI::App& app, CommandLine& line) {
   CLI::App* bench = app.add_subcommand("bench", "measure this machine");
   bench->require_subcommand(1);
@@ -335,6 +354,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_models(app, line);
   add_config(app, line);
   add_bench(app, line);
+  add_sim(app, line);
   CLI::App* version = app.add_subcommand("version", "print the version");
   version->footer("Example:\n  shoal version");
   version->callback([&line] { line.status = run_version(); });

@@ -31,6 +31,7 @@ struct CommandLine {
   CodecOptions codec;
   TokenizeOptions tokenize;
   BenchEngineOptions bench_engine;
+  SimOptions sim;
   std::string models_directory;
   int status = 0;
 };

@@ -60,6 +60,15 @@ struct BenchEngineOptions {
   bool profile = false;  // time per operator
 };
 
+struct SimOptions {
+  std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
+  std::uint64_t seed = 1;
+  std::string seeds;  // "A..B", instead of seed
+  int nodes = 3;      // of drawn scenarios
+  bool shrink = false;
+  std::string log;  // file for the event log of a single run
+};
+
 // What `shoal version` and `shoal --version` print.
 inline constexpr char kVersionLine[] = "shoal " SHOAL_VERSION;
 
@@ -74,6 +83,7 @@ int run_tokenize(const TokenizeOptions& options);
 int run_codec(const CodecOptions& options);
 int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_bench_engine(const BenchEngineOptions& options);
+int run_sim(const SimOptions& options);
 int run_models(const std::string& directory);
 int run_version();
 

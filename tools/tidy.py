@@ -10,7 +10,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Layer of a path, and what each layer may include (design: layers and folders).
-LAYERS = ["actors/policy", "actors/codec", "actors", "kernels", "transport", "schemas", "tests", "tools"]
+LAYERS = ["actors/policy", "actors/codec", "actors", "kernels", "transport", "schemas", "tests/sim", "tests", "tools"]
 MAY_INCLUDE = {
     "schemas": {"schemas"},
     "actors/policy": {"actors/policy", "schemas"},
@@ -18,6 +18,7 @@ MAY_INCLUDE = {
     "kernels": {"kernels", "schemas"},
     "transport": {"transport", "schemas"},
     "actors": {"actors", "actors/policy", "actors/codec", "kernels", "transport", "schemas"},
+    "tests/sim": set(LAYERS) - {"tests"},  # the simulator is part of the program; its tests are not
     "tests": set(LAYERS),
     "tools": set(LAYERS) - {"tests"},
 }
@@ -50,9 +51,9 @@ def applies(rule, path):
     if path in PORTS:
         return rule in ("everywhere", "headers")
     return {
-        "product": layer not in ("tests", "tools"),
+        "product": layer not in ("tests", "tests/sim", "tools"),
         "actors": layer == "actors",
-        "not-caf": layer != "tests",
+        "not-caf": layer not in ("tests", "tests/sim"),
         "not-cuda": not path.startswith(("kernels/cuda/", "transport/nccl/")),
         "actor-lambda": layer == "actors" and path.endswith(".cpp") and not path.startswith("actors/http"),
         "headers": path.endswith(".h"),

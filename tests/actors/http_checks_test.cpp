@@ -16,7 +16,8 @@ TEST_CASE("replay, timeout and tenant reach the node") {
   config.keys = {{.key = "k", .tenant = "team"}};
   HttpBed bed(config);
   HttpClient client(bed.port());
-  client.post(kCompletions, ask("x", {{"replay", "exact"}, {"timeout", 2.5}}).dump(), "x-api-key: k\r\n");
+  client.post(
+      kCompletions, ask("x", {{"replay", "exact"}, {"timeout", 2.5}}).dump(), "x-api-key: k\r\n");
   Submission asked = bed.door.next_submission();
   CHECK(asked.mode == BasisMode::kExact);
   CHECK(asked.deadline == bed.clock.now() + 2'500ms);

@@ -1,11 +1,11 @@
 // POST /v1/completions through real sockets: from a body to a submission, from token batches to the
 // bytes a client reads.
+#include "tests/actors/http_completions.h"
+
 #include <chrono>
 #include <doctest/doctest.h>
 #include <string>
 #include <vector>
-
-#include "tests/actors/http_completions.h"
 
 namespace shoal::test {
 
@@ -211,7 +211,8 @@ TEST_CASE("log probabilities are asked for and come back") {
 TEST_CASE("text offsets leave out an EOS that is passed over") {
   HttpBed bed;
   HttpClient client(bed.port());
-  client.post(kCompletions, ask("x", {{"logprobs", 0}, {"ignore_eos", true}, {"max_tokens", 3}}).dump());
+  client.post(kCompletions,
+              ask("x", {{"logprobs", 0}, {"ignore_eos", true}, {"max_tokens", 3}}).dump());
   const Submission asked = bed.door.next_submission();
   TokenRun run;
   run.first_position = static_cast<Position>(asked.prompt->size());

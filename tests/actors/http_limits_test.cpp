@@ -127,7 +127,8 @@ TEST_CASE("beyond the answers in flight a client is told to come back, per serve
   CHECK(bed.door.next_submission().tenant == "c");
 }
 
-TEST_CASE("a drain lets answers finish, refuses new ones and tells monitors, then the port closes") {
+TEST_CASE(
+    "a drain lets answers finish, refuses new ones and tells monitors, then the port closes") {
   HttpBed bed;
   HttpClient busy(bed.port());
   HttpClient idle(bed.port());

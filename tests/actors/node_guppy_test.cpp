@@ -10,7 +10,7 @@
 #include "actors/node.h"
 #include "kernels/launch_queue.h"
 #include "kernels/registry.h"
-#include "tests/actors/node_clients.h"
+#include "tests/sim/node_clients.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "actors/node.h"
 #include "kernels/launch_queue.h"
 #include "kernels/sim/sim_backend.h"
-#include "tests/actors/node_clients.h"
+#include "tests/sim/node_clients.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "actors/config.h"
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
-#include "tests/actors/node_clients.h"
+#include "tests/sim/node_clients.h"
 
 namespace shoal::testing {
 
@@ -45,6 +45,7 @@ class World {
 
   // Holds launched steps back until released.
   void hold_steps(bool held) { steps_held_ = held; }
+
   // The next `count` steps fail on the device.
   void fail_steps(std::int64_t count);
 

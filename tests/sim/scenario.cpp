@@ -141,6 +141,62 @@ Result<scenario::Scenario> read_scenario(const std::filesystem::path& file) {
   return parse_scenario(text.str(), file.string());
 }
 
+scenario::Scenario written_out(const scenario::Scenario& scenario, std::uint64_t seed) {
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15ULL + 1);
+  std::vector<NodeRoles> roles;
+  for (const std::string& node : scenario.node()) {
+    roles.push_back(roles_of(node).value());
+  }
+  scenario::Scenario written = scenario;
+  for (scenario::Fault& fault : draw_faults(scenario.random(), roles, random)) {
+    *written.add_fault() = std::move(fault);
+  }
+  written.clear_random();
+  return written;
+}
+
+std::string scenario_text(const scenario::Scenario& scenario) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(scenario, &text);
+  return text;
+}
+
+scenario::Scenario shrink(const scenario::Scenario& scenario,
+                          std::uint64_t seed,
+                          const std::string& invariant,
+                          const std::function<void(int runs)>& progress) {
+  scenario::Scenario smallest = written_out(scenario, seed);
+  int runs = 0;
+  const auto still_fails = [&](const scenario::Scenario& candidate) {
+    const Outcome outcome = run_scenario(candidate, {seed, false});
+    progress(++runs);
+    return std::any_of(outcome.violations.begin(),
+                       outcome.violations.end(),
+                       [&invariant](const Violation& v) { return v.invariant == invariant; });
+  };
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (int f = smallest.fault_size() - 1; f >= 0; --f) {
+      scenario::Scenario candidate = smallest;
+      candidate.mutable_fault()->DeleteSubrange(f, 1);
+      if (still_fails(candidate)) {
+        smallest = std::move(candidate);
+        smaller = true;
+      }
+    }
+    for (int requests : {smallest.workload().requests() / 2, smallest.workload().requests() - 1}) {
+      scenario::Scenario candidate = smallest;
+      candidate.mutable_workload()->set_requests(requests);
+      if (requests >= 0 && requests < smallest.workload().requests() && still_fails(candidate)) {
+        smallest = std::move(candidate);
+        smaller = true;
+        break;
+      }
+    }
+  }
+  return smallest;
+}
+
 Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options) {
   Outcome outcome;
   const kernels::SimModel model = model_of(scenario);
@@ -152,15 +208,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   }
 
   // Safety: faults and clients together.
-  std::mt19937_64 fault_seed(options.seed * 0x9E3779B97F4A7C15ULL + 1);
-  std::vector<scenario::Fault> faults(scenario.fault().begin(), scenario.fault().end());
-  std::vector<NodeRoles> roles;
-  for (const std::string& node : scenario.node()) {
-    roles.push_back(roles_of(node).value());
-  }
-  for (scenario::Fault& fault : draw_faults(scenario.random(), roles, fault_seed)) {
-    faults.push_back(std::move(fault));
-  }
+  const auto faults = written_out(scenario, options.seed).fault();
   Nanos last{0};
   for (const scenario::Fault& fault : faults) {
     schedule_fault(world, fault, outcome.faults);

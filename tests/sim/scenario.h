@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,6 +43,18 @@ struct RunOptions {
   std::uint64_t seed = 1;
   bool keep_events = false;
 };
+
+// The same run with its drawn faults written out.
+scenario::Scenario written_out(const scenario::Scenario& scenario, std::uint64_t seed);
+
+// The smallest scenario found that still violates the same invariant under the seed: fewer faults,
+// then fewer requests. Runs it many times; `progress` after each.
+scenario::Scenario shrink(const scenario::Scenario& scenario,
+                          std::uint64_t seed,
+                          const std::string& invariant,
+                          const std::function<void(int runs)>& progress);
+
+std::string scenario_text(const scenario::Scenario& scenario);
 
 Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options);
 

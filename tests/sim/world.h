@@ -19,7 +19,7 @@
 #include "actors/config.h"
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
-#include "tests/actors/node_clients.h"
+#include "tests/sim/node_clients.h"
 #include "tests/sim/device.h"
 #include "tests/sim/network.h"
 #include "tests/sim/timeline.h"

@@ -1,6 +1,6 @@
 // Streams driven by deliveries, failures and time, with every submission and stop sent back to the
 // front door.
-#include "tests/actors/node_clients.h"
+#include "tests/sim/node_clients.h"
 
 #include <algorithm>
 #include <random>
