@@ -73,6 +73,15 @@ void DecodeWorker::join(JoinDecode& message) {
   const BufferKey buffer = message.handover.buffer;
   const std::uint64_t arrival = ++arrivals;
   arriving.insert_or_assign(key, Arriving{std::move(message), arrival});
+  if (from == seat.wiring->self) {
+    const transport::Buffer own = seat.node->transport()->offered(buffer);
+    notify(me,
+           KvFetched{
+               key,
+               arrival,
+               own ? Result<KvImage>(own) : fail(Code::kPeerLost, "the KV buffer was withdrawn")});
+    return;
+  }
   seat.node->transport()->fetch(
       from, buffer, due, [worker = me, key, arrival](Result<transport::Buffer> image) {
         notify(worker, KvFetched{key, arrival, std::move(image)});

@@ -335,7 +335,9 @@ void Peer::lose(const std::string& reason) {
   }
   node->log.event(lost.open ? LogLevel::kWarning : LogLevel::kDebug,
                   "peer.down",
-                  {{"node", cluster().topology.nodes[remote.value].name}, {"reason", reason}});
+                  {{"node", cluster().topology.nodes[remote.value].name},
+                   {"open", lost.open},
+                   {"reason", reason}});
   notify(supervisor, PeerDown{remote, lost.id, reason});
 }
 

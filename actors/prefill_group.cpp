@@ -69,7 +69,9 @@ void PrefillGroup::place(const PlacePrefill& message) {
     return;
   }
   ++received[placement.router.value][static_cast<std::size_t>(placement.length_class)];
-  const bool stays = static_cast<bool>(seat.wiring->here().decode_group);
+  // A pointer to KV memory passes through the router, so that must be in this process too.
+  const bool stays =
+      static_cast<bool>(seat.wiring->here().decode_group) && placement.router == seat.wiring->self;
   held[placement.key()] = {message.placement, nullptr, 0, stays};
   PrefillJob job;
   job.request = placement.submission->request;

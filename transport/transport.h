@@ -65,6 +65,8 @@ class Transport {
   // that is on offer already: kInvalid.
   virtual Result<void> offer(BufferKey key, Buffer bytes) = 0;
   virtual void withdraw(BufferKey key) = 0;
+  // What this endpoint has on offer itself; null: nothing under that key.
+  virtual Buffer offered(BufferKey key) const = 0;
   virtual void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) = 0;
 
   // In order per (peer, channel). One handler a channel, set before the first peer.

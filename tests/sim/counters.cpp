@@ -47,7 +47,7 @@ constexpr Row kRows[] = {
     {"member_left_out", "membership.view", {}},
     {"view_not_published", "membership.not_published", {}},
     {"store_failed", "membership.store_failed", {}},
-    {"link_lost_open", "peer.down", {"WARNING"}},
+    {"link_lost_open", "peer.down", {"open=1"}},
     {"link_silent", "peer.down", {"silent for too long"}},
     {"link_left_view", "peer.down", {"left the view"}},
     {"link_refused", "peer.down", {"refused:"}},

@@ -222,6 +222,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   world.end_disturbances();
   Finished run{world, workload, model};
   run.whole_again = world.run_until_whole(seconds(30));
+  world.run_until_all_over(std::chrono::minutes(6));
   workload.probe();
   run.all_over = world.run_until_all_over(std::chrono::minutes(6));
   run.memory_free = world.run(

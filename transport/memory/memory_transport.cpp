@@ -29,6 +29,8 @@ class MemoryTransport final : public Transport {
 
   void withdraw(BufferKey key) override { self_->offers.withdraw(key); }
 
+  Buffer offered(BufferKey key) const override { return self_->offers.find(key); }
+
   void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) override {
     fabric_->fetch(self_, key, {from, deadline, std::move(done)});
   }

@@ -1,5 +1,5 @@
-// Address space for what is usual at once, then fourfold: little is copied again. Pages that no byte
-// has reached cost nothing.
+// Address space for what is usual at once, then fourfold: little is copied again. Pages that no
+// byte has reached cost nothing.
 #include "transport/tcp/assembly.h"
 
 #include <algorithm>

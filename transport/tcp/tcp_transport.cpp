@@ -40,6 +40,8 @@ class TcpTransport final : public Transport {
 
   void withdraw(BufferKey key) override { offers_.withdraw(key); }
 
+  Buffer offered(BufferKey key) const override { return offers_.find(key); }
+
   void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) override {
     begin({from, deadline, std::move(done)},
           [this, key](const Operations::Operation& asked) { loop_.fetch(key, asked); });
