@@ -12,7 +12,7 @@
 
 #include "tests/sim/scenario.h"
 #include "tools/commands.h"
-#include "tools/local_server.h"
+#include "tools/process_ports.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
