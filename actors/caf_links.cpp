@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -393,7 +395,11 @@ class CafLinks final : public LinkPort {
         hub_(engine_->system.spawn(hub, std::make_shared<const CafLinkParams>(std::move(params)))) {
   }
 
-  ~CafLinks() override { stop(); }
+  ~CafLinks() override {
+    stop();
+    hub_ = nullptr;
+    destroy_engine();
+  }
 
   caf::expected<std::uint16_t> publish(const TopologyNode& at) {
     constexpr bool kReuseAddress = true;  // a restarted node does not wait for the old connections
@@ -420,6 +426,17 @@ class CafLinks final : public LinkPort {
   }
 
  private:
+  // CAF 0.17 may wait for ever for its own dialing actor when a dial was on the way; the thread
+  // that waits then ends with the process.
+  void destroy_engine() {
+    auto done = std::make_shared<std::promise<void>>();
+    std::thread([engine = std::move(engine_), done]() mutable {
+      engine.reset();
+      done->set_value();
+    }).detach();
+    done->get_future().wait_for(kStopLimit);
+  }
+
   std::unique_ptr<Engine> engine_;
   HubActor hub_;
   std::atomic<bool> stopped_{false};
