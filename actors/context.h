@@ -21,6 +21,7 @@
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
+#include "actors/timeline.h"
 #include "actors/topology.h"
 #include "kernels/backend.h"
 #include "kernels/launch_queue.h"
@@ -134,6 +135,7 @@ struct NodeContext {
   ShardTable shards;
   OpenAnswers open;
   HealthBoard health;
+  TimelineBoard timelines;
   std::atomic<bool> serving{true};          // false once and for all when the supervisor gave up
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/timeline.h"
 #include "schemas/basis.h"
 #include "schemas/ids.h"
 #include "schemas/result.h"
@@ -112,6 +113,10 @@ class FrontDoor {
                     Position end) = 0;         // the stream is complete at `end` (stop string)
   virtual void closed(RequestId request) = 0;  // the client left: free everything within one step
   virtual NodeHealth health() const = 0;       // a snapshot, any thread
+
+  // What happened to a request so far, as this node's router knows it; any thread. None: the router
+  // is another node's, or the request is too old.
+  virtual std::optional<RequestTimeline> explain(RequestId request) const = 0;
 };
 
 }  // namespace shoal

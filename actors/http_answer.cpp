@@ -29,10 +29,14 @@ bool take(std::atomic<std::size_t>& counter, std::size_t count, std::size_t limi
 
 }  // namespace
 
-HttpAnswer::HttpAnswer(AnswerHost& host, HttpResponder& responder, Tenant& tenant)
+HttpAnswer::HttpAnswer(AnswerHost& host,
+                       HttpResponder& responder,
+                       Tenant& tenant,
+                       std::string request_id)
     : host_(host),
       responder_(responder),
       tenant_(tenant),
+      request_id_(std::move(request_id)),
       received_(host.now()),
       last_sent_(received_) {}
 
@@ -87,13 +91,16 @@ void HttpAnswer::submit_choices(const AnswerPlan& plan) {
     submission.sampling.seed = host_.random();
     submission.sampling.has_seed = true;
   }
+  std::vector<RequestId> requests;
   for (std::uint32_t choice = 0; choice < plan.choices; ++choice) {
     submission.choice = choice;
     submission.request = host_.expect_tokens(*this, choice);
+    requests.push_back(submission.request);
     choices_.push_back({.stream = Stream(submission, host_.stream_limits(), host_.now())});
     host_.metrics().choices_waiting.fetch_add(1);
     host_.metrics().prompt_tokens.fetch_add(static_cast<std::int64_t>(plan.prompt->size()));
   }
+  host_.remember(tenant_, {plan.id, request_id_}, requests);
   for (const Choice& choice : choices_)
     host_.front_door().submit(choice.stream.submission());
 }

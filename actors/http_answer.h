@@ -52,6 +52,7 @@ class AnswerFormat {
 struct AnswerPlan {
   TokenBuffer prompt;
   Sampling sampling;  // max_tokens is set
+  std::string id{};   // of the answer, as its client will read it
   std::uint32_t choices = 1;
   bool stream = false;
   BasisMode mode = BasisMode::kBounded;
@@ -79,11 +80,16 @@ class AnswerHost {
   virtual RequestId expect_tokens(
       HttpAnswer& answer, std::uint32_t choice) = 0;  // a new id, whose tokens come to `answer`
   virtual void expect_no_tokens(RequestId request) = 0;
+  // Both ids that the client is told may be asked about later.
+  virtual void remember(const Tenant& tenant,
+                        const std::vector<std::string>& ids,
+                        const std::vector<RequestId>& choices) = 0;
 };
 
 class HttpAnswer final : public HttpExchange {
  public:
-  HttpAnswer(AnswerHost& host, HttpResponder& responder, Tenant& tenant);
+  // `request_id`: in the head of the answer.
+  HttpAnswer(AnswerHost& host, HttpResponder& responder, Tenant& tenant, std::string request_id);
   ~HttpAnswer() override;
 
   // Once, at any time: a large body is prepared elsewhere.
@@ -119,6 +125,7 @@ class HttpAnswer final : public HttpExchange {
   AnswerHost& host_;
   HttpResponder& responder_;
   Tenant& tenant_;
+  std::string request_id_;
   Instant received_;
   Instant last_sent_;
   std::unique_ptr<AnswerFormat> format_;

@@ -34,8 +34,8 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
                              const ServingFields& serving,
                              int default_max_tokens,
                              const BodyContext& context);
-// Of a prompt that came as ids, or that may hold control tokens: each is in the vocabulary, and none
-// stands for an image, which this server has no way to send.
+// Of a prompt that came as ids, or that may hold control tokens: each is in the vocabulary, and
+// none stands for an image, which this server has no way to send.
 Result<void> check_prompt_ids(std::span<const TokenId> ids, const ServedModel& model);
 // What is wrong with a time limit that a client names; empty when it may have it.
 std::string timeout_fault(double seconds, Nanos longest);

@@ -13,6 +13,8 @@
 namespace shoal {
 namespace {
 
+constexpr const char* kChatPrefix = "chatcmpl-";
+
 struct ChatOutput {
   bool stream = false;
   int choices = 1;
@@ -121,7 +123,7 @@ std::string call_suffix(const AnswerStamp& stamp, int choice) {
 std::vector<ChatShape> shapes_of(const ChatRequest& request, const BodyContext& context) {
   std::vector<ChatShape> shapes;
   for (int choice = 0; choice < request.choices; ++choice) {
-    shapes.push_back({.info = {.id = "chatcmpl-" + context.stamp.id,
+    shapes.push_back({.info = {.id = kChatPrefix + context.stamp.id,
                                .created = context.stamp.created,
                                .model = request.model,
                                .fingerprint = ""},
@@ -152,6 +154,7 @@ Result<Prepared> prepare_chat(const JsonValue& body, const BodyContext& context)
   const int most = default_max_tokens(*model.profile, request.thinking, request.effort);
   TRY(AnswerPlan plan,
       make_plan(std::move(prompt), request.sampling, request.serving, most, context));
+  plan.id = kChatPrefix + context.stamp.id;
   plan.choices = static_cast<std::uint32_t>(request.choices);
   plan.stream = request.stream;
   plan.format =

@@ -153,7 +153,8 @@ Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& co
   TRY_VOID(check_prompt_ids(prompt, model));
   if (given(body, "max_tokens") == nullptr)
     request.sampling.max_tokens = 0;
-  CompletionShape shape{.info = {.id = "cmpl-" + context.stamp.id,
+  const std::string id = "cmpl-" + context.stamp.id;
+  CompletionShape shape{.info = {.id = id,
                                  .created = context.stamp.created,
                                  .model = request.model,
                                  .fingerprint = ""},
@@ -167,6 +168,7 @@ Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& co
     echoed = replace_malformed_utf8(decode_bytes(*model.tokenizer, prompt));
   TRY(AnswerPlan plan,
       make_plan(std::move(prompt), request.sampling, request.serving, kDefaultMaxTokens, context));
+  plan.id = id;
   plan.choices = static_cast<std::uint32_t>(request.choices);
   plan.stream = request.stream;
   plan.format = std::make_unique<CompletionFormat>(

@@ -41,6 +41,7 @@ struct HttpLimits {
   // Deadline of a request that names none, and the longest that one may name: `timeout` in the body
   // or x-request-timeout; beyond: 400.
   Nanos request_timeout = std::chrono::minutes(10);
+  std::size_t explained_answers = 1'024;  // whose ids are known afterwards, the newest ones
   Nanos retry_after =
       std::chrono::seconds(1);  // told to refused clients when the node names no time
 };

@@ -209,6 +209,7 @@ HttpRequest HttpConnection::take_request() {
   head_checked_ = false;
   timed_state_ = HttpParser::State::kEmpty;
   HttpRequest request = parser_.take();
+  request.id = request_id_;
   count_body();
   update_busy();
   return request;

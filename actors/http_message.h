@@ -21,6 +21,7 @@ struct HttpRequest {
   bool keep_alive = true;
   std::vector<std::pair<std::string, std::string>> fields;
   std::string body;
+  std::string id{};  // what logs and the answer's x-request-id call it
 
   // First field of that name, in any case; empty when absent.
   std::string_view field(std::string_view name) const;

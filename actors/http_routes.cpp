@@ -31,8 +31,12 @@ constexpr std::array kRows = {
     Row{"/metrics", kGet, Route::kMetrics},
     Row{"/version", kGet, Route::kVersion},
 };
-// The name of a model may contain slashes, so it is whatever follows.
-constexpr std::array<std::string_view, 2> kModelPrefixes = {"/v1/models/", "/models/"};
+// Whatever follows is the name: that of a model may contain slashes.
+constexpr std::array kNameRows = {
+    Row{"/v1/models/", kGet, Route::kModel},
+    Row{"/models/", kGet, Route::kModel},
+    Row{"/v1/requests/", kGet, Route::kRequest},
+};
 
 bool allows(std::string_view allow, std::string_view method) {
   return allow == kPost ? method == "POST" : method == "GET" || method == "HEAD";
@@ -71,12 +75,9 @@ tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request) {
     if (request.path == row.path)
       return match_method(request, row, {});
   }
-  for (const std::string_view prefix : kModelPrefixes) {
-    if (request.path.starts_with(prefix)) {
-      return match_method(request,
-                          {prefix, kGet, Route::kModel},
-                          std::string_view(request.path).substr(prefix.size()));
-    }
+  for (const Row& row : kNameRows) {
+    if (request.path.starts_with(row.path))
+      return match_method(request, row, std::string_view(request.path).substr(row.path.size()));
   }
   return tl::unexpected(no_such_path(request.path));
 }

@@ -17,6 +17,7 @@ enum class Route : std::uint8_t {
   kDetokenize,  // with a body
   kModels,
   kModel,
+  kRequest,
   kHealth,
   kReady,
   kLive,
@@ -28,7 +29,7 @@ enum class Route : std::uint8_t {
 struct RouteMatch {
   Route route = Route::kHealth;
   std::string_view
-      rest;  // what the path names after the route: the model of kModel; points into the request
+      rest;  // what the path names after the route: a model, a request; points into the request
   std::string_view allow;  // kOptions: the methods of the path
 };
 

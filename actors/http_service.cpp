@@ -8,6 +8,7 @@
 #include "actors/codec/json_reader.h"
 #include "actors/codec/json_writer.h"
 #include "actors/http_bodies.h"
+#include "actors/http_explain.h"
 #include "schemas/check.h"
 
 namespace shoal {
@@ -112,7 +113,8 @@ HttpService::HttpService(const HttpConfig& config, const HttpParts& parts, HttpM
     : config_(config),
       parts_(parts),
       metrics_(metrics),
-      access_(config.keys) {}
+      access_(config.keys),
+      names_(config.limits.explained_answers) {}
 
 std::optional<HttpReply> HttpService::refuse(const HttpRequest& head, bool draining) {
   auto match = match_route(head);
@@ -173,6 +175,27 @@ HttpReply HttpService::model_page(std::string_view name) const {
   HttpReply reply;
   append_model(reply.body, std::string(name), parts_.model);
   return reply;
+}
+
+// What another tenant asked does not exist.
+HttpReply HttpService::request_page(const Tenant& tenant, std::string_view id) const {
+  const std::string shown = "the request `" + replace_unprintable(id.substr(0, 128)) + "`";
+  const std::vector<RequestId> requests = names_.find(tenant.name, id);
+  std::vector<RequestTimeline> choices;
+  for (const RequestId request : requests) {
+    if (auto timeline = parts_.front_door.explain(request))
+      choices.push_back(*std::move(timeline));
+  }
+  if (!choices.empty())
+    return {.body = explained(id, choices)};
+  return error_reply(
+      {.status = 404,
+       .message = requests.empty()
+                      ? shown + " is not known here: ask this server for one of its newest, by the "
+                                "id or the x-request-id of the answer"
+                      : shown + " has no timeline on this node: another node's router owns it, or "
+                                "it is too old",
+       .code = "not_found"});
 }
 
 HttpReply HttpService::health_page() const {

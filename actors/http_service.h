@@ -18,6 +18,7 @@
 #include "actors/http_config.h"
 #include "actors/http_exchange.h"
 #include "actors/http_metrics.h"
+#include "actors/http_names.h"
 #include "actors/http_routes.h"
 #include "actors/log.h"
 
@@ -59,6 +60,8 @@ class HttpService {
   std::optional<HttpReply> refuse(const HttpRequest& head, bool draining);
   // For routes without a body; the request was not refused.
   HttpReply page(const RouteMatch& match, bool draining) const;
+  // The timelines of one of the tenant's answers.
+  HttpReply request_page(const Tenant& tenant, std::string_view id) const;
   // For routes with a body: parses, checks, tokenises. Any thread; takes as long as the body is
   // large.
   Prepared prepare(const HttpRequest& request, Route route, const AnswerStamp& stamp) const;
@@ -70,6 +73,8 @@ class HttpService {
   const HttpParts& parts() const { return parts_; }
 
   HttpMetrics& metrics() { return metrics_; }
+
+  RequestNames& names() { return names_; }
 
   std::atomic<std::size_t>& choices_in_flight() { return choices_in_flight_; }
 
@@ -90,6 +95,7 @@ class HttpService {
   const HttpParts& parts_;
   HttpMetrics& metrics_;
   HttpAccess access_;
+  RequestNames names_;
   std::atomic<std::size_t> choices_in_flight_{0};
 };
 

@@ -45,7 +45,13 @@ std::shared_ptr<HttpExchange> HttpShard::answer(HttpRequest request, HttpRespond
   CHECK(match.has_value());  // refuse() saw to the rest
   if (has_body(match->route))
     return answer_body(std::move(request), match->route, responder);
-  responder.reply(service_.page(*match, draining_));
+  if (match->route == Route::kRequest) {
+    const Tenant* tenant = service_.tenant_of(request);
+    CHECK(tenant != nullptr);
+    responder.reply(service_.request_page(*tenant, match->rest));
+  } else {
+    responder.reply(service_.page(*match, draining_));
+  }
   return nullptr;
 }
 
@@ -55,7 +61,7 @@ std::shared_ptr<HttpExchange> HttpShard::answer_body(HttpRequest request,
   Tenant* tenant = service_.tenant_of(request);
   CHECK(tenant != nullptr);
   AnswerHost& host = *this;
-  auto answer = std::make_shared<HttpAnswer>(host, responder, *tenant);
+  auto answer = std::make_shared<HttpAnswer>(host, responder, *tenant, request.id);
   const AnswerStamp stamp = make_stamp();
   if (request.body.size() <= config().limits.inline_body_bytes) {
     answer->start(service_.prepare(request, route, stamp));

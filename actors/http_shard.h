@@ -68,6 +68,12 @@ class HttpShard final : public HttpApp, public ShardInbox, private AnswerHost {
 
   void expect_no_tokens(RequestId request) override { listeners_.erase(request); }
 
+  void remember(const Tenant& tenant,
+                const std::vector<std::string>& ids,
+                const std::vector<RequestId>& choices) override {
+    service_.names().remember(tenant.name, ids, choices);
+  }
+
   std::shared_ptr<HttpExchange> answer_body(HttpRequest request,
                                             Route route,
                                             HttpResponder& responder);

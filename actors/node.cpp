@@ -203,6 +203,10 @@ class ActorNode final : public Node {
     return health;
   }
 
+  std::optional<RequestTimeline> explain(RequestId request) const override {
+    return context_->timelines.find(request);
+  }
+
   bool wait_until_started(Nanos limit) override {
     return context_->health.wait_until_started(limit);
   }
@@ -328,19 +332,21 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
     return fail(Code::kMisconfigured,
                 "kv.blocks: KV memory holds no request; give at least one block");
   }
-  ContextPtr context(new NodeContext{.options = std::move(options),
-                                     .shape = parts.shape,
-                                     .roles = kAllRoles,
-                                     .devices = {},
-                                     .now = std::move(parts.clock),
-                                     .log = EventLog(*level, std::move(parts.log)),
-                                     .metrics = {},
-                                     .shards = {},
-                                     .open = {},
-                                     .health = {},
-                                     .serving = true,
-                                     .cluster = {},
-                                     .buffers = 0});
+  ContextPtr context(new NodeContext{
+      .options = std::move(options),
+      .shape = parts.shape,
+      .roles = kAllRoles,
+      .devices = {},
+      .now = std::move(parts.clock),
+      .log = EventLog(*level, std::move(parts.log)),
+      .metrics = {},
+      .shards = {},
+      .open = {},
+      .health = {},
+      .timelines = TimelineBoard(static_cast<std::size_t>(config.request().timelines())),
+      .serving = true,
+      .cluster = {},
+      .buffers = 0});
   if (parts.backend != nullptr) {
     context->devices = {{parts.backend, parts.launcher}};
   }

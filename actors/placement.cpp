@@ -94,4 +94,23 @@ Result<Placement> make_placement(SubmissionPtr submission,
   return placement;
 }
 
+TimelineFields timeline_fields(const Submission& submission, Instant now) {
+  return {{"prompt", std::ssize(*submission.prompt)},
+          {"forced", std::ssize(submission.forced)},
+          {"max_tokens", std::int64_t{submission.sampling.max_tokens}},
+          {"deadline_ns", (submission.deadline - now).count()}};
+}
+
+TimelineFields timeline_fields(const Placement& placement) {
+  const Basis& basis = placement.basis;
+  return {{"class", std::int64_t{placement.length_class}},
+          {"work_ns", placement.work.count()},
+          {"blocks", placement.blocks},
+          {"prompt", placement.span.prompt},
+          {"mode", std::string(basis.mode == BasisMode::kExact ? "exact" : "bounded")},
+          {"hit", basis.hit},
+          {"replay_floor", basis.replay_floor},
+          {"tail_start", basis.tail_start}};
+}
+
 }  // namespace shoal

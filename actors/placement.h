@@ -24,4 +24,8 @@ Result<Placement> make_placement(SubmissionPtr submission,
                                  const PlacementLimits& limits,
                                  const CostModel& cost);
 
+// What was asked, and what was decided about it, for the timeline.
+TimelineFields timeline_fields(const Submission& submission, Instant now);
+TimelineFields timeline_fields(const Placement& placement);
+
 }  // namespace shoal

@@ -36,7 +36,23 @@ struct Cause {
   std::optional<Nanos> retry_after{};
   const Handover* handover = nullptr;
   std::int64_t tokens = 0;
+  TimelineFields fields{};  // of the timeline, beside what is above
 };
+
+TimelineFields timeline_fields(const Entry& entry, const Cause& cause) {
+  TimelineFields fields = cause.fields;
+  if (!cause.error.message.empty()) {
+    fields.push_back({"code", std::string(to_string(cause.error.code))});
+    fields.push_back({"reason", cause.error.message});
+    fields.push_back({"retry", std::int64_t{cause.retry}});
+    if (cause.retry_after) {
+      fields.push_back({"retry_after_ns", cause.retry_after->count()});
+    }
+  } else if (is_terminal(entry.state)) {
+    fields.push_back({"tokens", cause.tokens});
+  }
+  return fields;
+}
 
 struct Router {
   static inline const char* name = "router";
@@ -53,7 +69,9 @@ struct Router {
   void close(const CloseRequest& message);
   void prefill_placed(const PrefillPlaced& m);
 
-  void prefill_started(const PrefillStarted& m) { on(m.key, RequestEvent::kPrefillStarted, {}); }
+  void prefill_started(const PrefillStarted& m) {
+    on(m.key, RequestEvent::kPrefillStarted, {.fields = {{"rank", m.rank}}});
+  }
 
   void prefill_done(const PrefillDone& m);
 
@@ -75,6 +93,8 @@ struct Router {
   bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
   void apply(Entry& entry, RequestEvent event, const Cause& cause);
   void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
+  NodeId place_of(const Entry& entry, RequestEvent event) const;
+  void note(const Entry& entry, NodeId node, std::string_view event, TimelineFields fields) const;
   void execute(Entry& entry, std::uint8_t commands, const Cause& cause);
   void report(const Entry& entry, const Cause& cause);
   void release_everywhere(const AttemptKey& key);
@@ -107,6 +127,8 @@ void Router::submit(const Submit& message) {
   seat.node->log.event(LogLevel::kDebug,
                        "request.received",
                        {{"request", submission->request}, {"attempt", submission->attempt}});
+  seat.node->timelines.open(submission->request, submission->tenant, submission->choice, now);
+  note(entry, seat.wiring->self, "received", timeline_fields(*submission, now));
   auto placement = make_placement(submission, limits, *cost);
   if (!placement) {
     on(entry.key(), RequestEvent::kRefused, {.error = placement.error()});
@@ -114,7 +136,7 @@ void Router::submit(const Submit& message) {
   }
   placement->router = seat.wiring->self;
   entry.placement = std::make_shared<const Placement>(*std::move(placement));
-  on(entry.key(), RequestEvent::kAccepted, {});
+  on(entry.key(), RequestEvent::kAccepted, {.fields = timeline_fields(*entry.placement)});
 }
 
 // Work that was under way on a node that is lost is tried again; answers that no gateway waits for
@@ -166,6 +188,7 @@ void Router::lose_with_site(const Entry& entry) {
 void Router::prefill_placed(const PrefillPlaced& message) {
   if (Entry* entry = find(message.key)) {
     entry->prefill = message.site;
+    note(*entry, seat.wiring->self, "prefill_placed", {{"to_node", message.site.node.value}});
     if (site_lost(*entry)) {
       lose_with_site(*entry);
     }
@@ -175,7 +198,9 @@ void Router::prefill_placed(const PrefillPlaced& message) {
 void Router::decode_placed(const DecodePlaced& message) {
   if (Entry* entry = find(message.key)) {
     entry->decode = message.site;
-    on(message.key, RequestEvent::kDecodePlaced, {});
+    on(message.key,
+       RequestEvent::kDecodePlaced,
+       {.fields = {{"to_node", message.site.node.value}, {"handover", entry->handovers}}});
     if (site_lost(*entry)) {
       lose_with_site(*entry);
     }
@@ -186,7 +211,7 @@ void Router::decode_placed(const DecodePlaced& message) {
 void Router::decode_joined(const DecodeJoined& message) {
   const Entry* entry = find(message.key);
   if (entry != nullptr && entry->decode && entry->decode->node == message.node) {
-    on(message.key, RequestEvent::kDecodeJoined, {});
+    on(message.key, RequestEvent::kDecodeJoined, {.fields = {{"rank", message.rank}}});
   }
 }
 
@@ -201,7 +226,13 @@ void Router::prefill_done(const PrefillDone& message) {
   Handover handover = message.handover;
   if (const Entry* entry = find(handover.key())) {
     handover.placement = entry->placement;
-    on(handover.key(), RequestEvent::kPrefillDone, {.handover = &handover});
+    const bool stays = handover.buffer == BufferKey{};
+    on(handover.key(),
+       RequestEvent::kPrefillDone,
+       {.handover = &handover,
+        .fields = {{"rank", handover.rank},
+                   {"position", handover.position},
+                   {"kv", std::string(stays ? "stays on the device" : "on offer")}}});
   }
 }
 
@@ -279,6 +310,7 @@ bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
 }
 
 void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
+  const NodeId node = place_of(entry, event);
   const RequestStep step = next_step(entry.state, event);
   if (!step.ignored.empty()) {
     seat.node->log.event(LogLevel::kDebug,
@@ -300,6 +332,7 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
       step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
   ++seat.progress;
   log_state(entry, event, cause);
+  note(entry, node, to_string(event), timeline_fields(entry, cause));
   if (is_terminal(entry.state)) {
     count_end(entry, cause);
   }
@@ -331,6 +364,35 @@ void Router::log_state(const Entry& entry, RequestEvent event, const Cause& caus
                           {"attempt", submission.attempt},
                           {"event", to_string(event)}});
   }
+}
+
+// Who told the router, or the router itself.
+NodeId Router::place_of(const Entry& entry, RequestEvent event) const {
+  switch (event) {
+    case RequestEvent::kPrefillStarted:
+    case RequestEvent::kPrefillDone:
+      return entry.prefill ? entry.prefill->node : seat.wiring->self;
+    case RequestEvent::kDecodeJoined:
+    case RequestEvent::kDecodeLost:
+      return entry.decode ? entry.decode->node : seat.wiring->self;
+    case RequestEvent::kAnswerDone:
+      return entry.decode    ? entry.decode->node
+             : entry.prefill ? entry.prefill->node
+                             : seat.wiring->self;
+    default:
+      return seat.wiring->self;
+  }
+}
+
+void Router::note(const Entry& entry,
+                  NodeId node,
+                  std::string_view event,
+                  TimelineFields fields) const {
+  const Submission& submission = *entry.submission;
+  seat.node->timelines.add(
+      submission.request,
+      seat.node->now(),
+      {{}, node, submission.attempt, event, to_string(entry.state), std::move(fields)});
 }
 
 void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {

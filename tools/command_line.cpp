@@ -169,6 +169,22 @@ void add_chat(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_explain(CLI::App& app, CommandLine& line) {
+  CLI::App* explain =
+      app.add_subcommand("explain", "what a running server did for a request, step by step");
+  explain->add_option("id", line.explain.id, "id of an answer (chatcmpl-...), or its x-request-id")
+      ->required();
+  explain->add_option("--url", line.explain.url, "the server, http://HOST:PORT")
+      ->check(not_empty())
+      ->capture_default_str();
+  explain->add_option("--api-key", line.explain.api_key, "key sent to the server")
+      ->check(not_empty());
+  explain->footer(
+      "Examples:\n  shoal explain chatcmpl-0123456789abcdefghijklmn\n  shoal explain "
+      "my-request-7 --url http://127.0.0.1:8000 --api-key SECRET");
+  explain->callback([&line] { line.status = run_explain(line.explain); });
+}
+
 void add_config(CLI::App& app, CommandLine& line) {
   CLI::App* show =
       app.add_subcommand("config", "print every option, its value and where that came from");
@@ -348,6 +364,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_serve(app, line);
   add_node(app, line);
   add_chat(app, line);
+  add_explain(app, line);
   add_generate(app, line);
   add_codec(app, line);
   add_tokenize(app, line);

@@ -27,6 +27,7 @@ struct CommandLine {
   ConfigArguments config;
   NodeCommandOptions node;
   ChatCommandOptions chat;
+  ExplainOptions explain;
   GenerateOptions generate;
   CodecOptions codec;
   TokenizeOptions tokenize;

@@ -52,6 +52,12 @@ struct NodeCommandOptions {
   std::string name;      // of the node in it
 };
 
+struct ExplainOptions {
+  std::string id;  // of an answer, or its x-request-id
+  std::string url = "http://127.0.0.1:8000";
+  std::string api_key;
+};
+
 struct BenchEngineOptions {
   std::string model;
   std::int64_t prompt = 64;     // tokens in the cache before decode is timed
@@ -82,6 +88,7 @@ int run_generate(const GenerateOptions& options);
 int run_tokenize(const TokenizeOptions& options);
 int run_codec(const CodecOptions& options);
 int run_chat(const ChatCommandOptions& options, ConfigSources sources);
+int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_sim(const SimOptions& options);
 int run_models(const std::string& directory);

@@ -27,6 +27,7 @@ HttpConfig http_config(const Config& config) {
   out.shards = static_cast<std::uint32_t>(config.http().shards());
   out.keys = api_keys(config);
   out.limits.request_timeout = std::chrono::milliseconds(config.request().deadline_ms());
+  out.limits.explained_answers = static_cast<std::size_t>(config.request().timelines());
   return out;
 }
 

@@ -123,6 +123,22 @@ void FakeFrontDoor::set_state(PartState state) {
   state_ = state;
 }
 
+std::optional<RequestTimeline> FakeFrontDoor::explain(RequestId request) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = timelines_.find(request);
+  return found == timelines_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void FakeFrontDoor::set_timeline(const RequestTimeline& timeline) {
+  const std::lock_guard lock(mutex_);
+  timelines_[timeline.request] = timeline;
+}
+
+void FakeFrontDoor::forget_timelines() {
+  const std::lock_guard lock(mutex_);
+  timelines_.clear();
+}
+
 std::size_t FakeFrontDoor::submissions_seen() const {
   const std::lock_guard lock(mutex_);
   return submissions_seen_;

@@ -5,8 +5,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,7 @@ class FakeFrontDoor final : public FrontDoor {
   void stop(RequestId request, AttemptId attempt, Position end) override;
   void closed(RequestId request) override;
   NodeHealth health() const override;
+  std::optional<RequestTimeline> explain(RequestId request) const override;
 
   // Each waits for the next one, and throws when none comes.
   Submission next_submission();
@@ -48,6 +51,8 @@ class FakeFrontDoor final : public FrontDoor {
             bool retry,
             std::optional<Nanos> retry_after = std::nullopt);
   void set_state(PartState state);
+  void set_timeline(const RequestTimeline& timeline);
+  void forget_timelines();
 
   std::size_t submissions_seen() const;
 
@@ -63,6 +68,7 @@ class FakeFrontDoor final : public FrontDoor {
   std::deque<Submission> submissions_;
   std::deque<Stopped> stops_;
   std::deque<RequestId> closed_;
+  std::map<RequestId, RequestTimeline> timelines_;
   std::size_t submissions_seen_ = 0;
   PartState state_ = PartState::kOk;
 };

@@ -149,6 +149,19 @@ class Answers(unittest.TestCase):
                 self.assertIn(word, answer["error"]["message"])
 
 
+class Explained(unittest.TestCase):
+    def test_a_request_is_explained_as_a_table_with_its_basis(self):
+        with Server() as server:
+            answer = server.post("/v1/completions", {"model": server.model, "prompt": "Hello", "max_tokens": 4, "n": 2})
+            done = shoal_program.run("explain", answer["id"], "--url", server.url)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for text in ("choice 0,", "choice 1,", "basis: ", "prefill_started", "decode_joined", "finished"):
+                self.assertIn(text, done.stdout)
+            unknown = shoal_program.run("explain", "chatcmpl-x", "--url", server.url)
+            self.assertEqual((unknown.returncode, unknown.stdout), (1, ""))
+            self.assertIn("not known here", unknown.stderr)
+
+
 class Keys(unittest.TestCase):
     def test_each_key_is_let_in_and_nobody_without(self):
         with Server("--api-key", "one", "--api-key", "two") as server:

@@ -1,0 +1,15 @@
+// GET /v1/requests/{id} as JSON: the timelines of an answer's choices. actors/README.md describes
+// the format.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/timeline.h"
+
+namespace shoal {
+
+std::string explained(std::string_view id, const std::vector<RequestTimeline>& choices);
+
+}  // namespace shoal
