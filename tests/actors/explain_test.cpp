@@ -57,7 +57,7 @@ TEST_CASE("a finished request is told from its arrival to its end, with its basi
   CHECK(accepted.state == "queued");
   CHECK(field_of(accepted, "mode") == "bounded");
   CHECK(field_of(accepted, "tail_start") == "172");
-  CHECK(field_of(accepted, "class") == "0");
+  CHECK(field_of(accepted, "class") == "1");
   CHECK(timeline->entries.back().state == "finished");
   CHECK(field_of(timeline->entries.back(), "tokens") == "5");
 }
