@@ -131,7 +131,6 @@ void Gateway::follow(RequestId request, const Message& message) {
     notify(seat.wiring->at(entry->second.router->node).router, message);
     return;
   }
-  early.erase(request);
   for (const NodeParts& node : seat.wiring->nodes) {
     notify(node.router, message);
   }
@@ -140,7 +139,9 @@ void Gateway::follow(RequestId request, const Message& message) {
 void Gateway::stop(const StopStream& message) {
   follow(message.key.request, message);
   const auto entry = open.find(message.key.request);
+  // A stop of an earlier attempt says nothing about the one that waits for a router.
   if (entry != open.end() && entry->second.attempt == message.key.attempt) {
+    early.erase(message.key.request);
     forget(entry);
   }
 }
@@ -150,6 +151,7 @@ void Gateway::close(CloseRequest message) {
     message.tokens = entry->second.tokens;
   }
   follow(message.request, message);
+  early.erase(message.request);
   if (const auto entry = open.find(message.request); entry != open.end()) {
     forget(entry);
   }

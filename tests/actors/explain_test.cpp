@@ -69,10 +69,9 @@ TEST_CASE("a lost attempt is told with its reason, and the next one goes on in t
   REQUIRE(world.run_until_all_over());
   const auto timeline = world.node().explain(request);
   REQUIRE(timeline.has_value());
-  const auto lost =
-      std::find_if(timeline->entries.begin(), timeline->entries.end(), [](const auto& entry) {
-        return entry.event == "lost";
-      });
+  const auto lost = std::find_if(timeline->entries.begin(),
+                                 timeline->entries.end(),
+                                 [](const auto& entry) { return entry.event == "lost"; });
   REQUIRE(lost != timeline->entries.end());
   CHECK(lost->attempt == AttemptId{1});
   CHECK(lost->state == "failed");
