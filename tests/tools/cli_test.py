@@ -13,7 +13,7 @@ import unittest
 import shoal_program
 from shoal_program import GUPPY, run
 
-COMMANDS = [["serve"], ["node"], ["chat"], ["generate"], ["codec"], ["codec", "render"], ["codec", "tokenize"], ["codec", "decode"],
+COMMANDS = [["serve"], ["node"], ["chat"], ["explain"], ["sim"], ["generate"], ["codec"], ["codec", "render"], ["codec", "tokenize"], ["codec", "decode"],
             ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["version"]]
 
 
