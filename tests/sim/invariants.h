@@ -19,7 +19,4 @@ struct Finished {
 
 std::vector<Violation> check_invariants(const Finished& run);
 
-// Looked at while the run goes on; a name and what is wrong, or nothing.
-std::vector<Violation> check_running(World& world);
-
 }  // namespace shoal::sim

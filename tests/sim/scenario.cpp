@@ -2,7 +2,9 @@
 #include "tests/sim/scenario.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <utility>
 
