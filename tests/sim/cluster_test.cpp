@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/world.h"
+#include "tests/sim/cluster_setup.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -12,19 +12,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 namespace {
-
-constexpr NodeRoles kFront{.gateway = true, .router = true};
-constexpr NodeRoles kGateway{.gateway = true};
-constexpr NodeRoles kRouter{.router = true};
-constexpr NodeRoles kPrefill{.prefill = true};
-constexpr NodeRoles kDecode{.decode = true};
-
-WorldSetup setup_of(std::vector<NodeRoles> nodes, std::uint64_t seed) {
-  WorldSetup setup;
-  setup.nodes = std::move(nodes);
-  setup.seed = seed;
-  return setup;
-}
 
 struct Asked {
   testing::Clients* clients = nullptr;
@@ -52,7 +39,7 @@ std::size_t tokens_of(const std::vector<Asked>& asked) {
 }
 
 // Complete, and token for token what the device's rule says.
-void check_truth(World& world, const std::vector<Asked>& asked) {
+void check_truth(const std::vector<Asked>& asked) {
   for (const Asked& one : asked) {
     const testing::Answer answer = one.clients->answer(one.request);
     const testing::Wanted wanted = one.clients->asked(one.request);
@@ -63,7 +50,6 @@ void check_truth(World& world, const std::vector<Asked>& asked) {
     REQUIRE(answer.basis.has_value());
     CHECK(answer.tokens == testing::sim_answer({}, wanted, *answer.basis, 4096));
   }
-  static_cast<void>(world);
 }
 
 bool settle_memory(World& world) {
@@ -79,7 +65,7 @@ TEST_CASE("gateway and router, prefill and decode in three processes answer like
     REQUIRE(world.run_until_whole());
     const auto asked = ask_some(world, NodeId{0}, 12);
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, asked);
+    check_truth(asked);
     CHECK(settle_memory(world));
   }
 }
@@ -94,7 +80,7 @@ TEST_CASE("every role in a process of its own, two of each") {
     const auto others = ask_some(world, NodeId{1}, 10);
     asked.insert(asked.end(), others.begin(), others.end());
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, asked);
+    check_truth(asked);
     CHECK(settle_memory(world));
   }
 }
@@ -110,7 +96,7 @@ TEST_CASE("a killed prefill or decode node costs a pause and no token") {
       REQUIRE(world.run([&] { return tokens_of(asked) > 60; }, seconds(60)));
       world.kill(victim);
       REQUIRE(world.run_until_all_over(seconds(60)));
-      check_truth(world, asked);
+      check_truth(asked);
       CHECK(settle_memory(world));
     }
   }
@@ -127,7 +113,7 @@ TEST_CASE("the only decode node is killed and started again: its answers go on")
     world.run_for(seconds(3));
     world.restart(NodeId{2});
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, asked);
+    check_truth(asked);
     CHECK(settle_memory(world));
   }
 }
@@ -151,7 +137,7 @@ TEST_CASE("a killed router costs a pause: its streams go to the other one, or to
         world.restart(NodeId{1});
       }
       REQUIRE(world.run_until_all_over(seconds(60)));
-      check_truth(world, asked);
+      check_truth(asked);
       CHECK(settle_memory(world));
     }
   }
@@ -167,7 +153,7 @@ TEST_CASE("a killed gateway's work is given up, and its memory comes back") {
     REQUIRE(world.run([&] { return tokens_of(lost) > 20; }, seconds(60)));
     world.kill(NodeId{1});
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, kept);
+    check_truth(kept);
     for (const Asked& one : lost) {
       CHECK(one.clients->answer(one.request).over());
     }
@@ -185,7 +171,7 @@ TEST_CASE(
     REQUIRE(world.run([&] { return tokens_of(asked) > 40; }, seconds(60)));
     world.pause(NodeId{2}, true);
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, asked);
+    check_truth(asked);
     world.pause(NodeId{2}, false);
     REQUIRE(world.run_until_whole());
     CHECK(settle_memory(world));
@@ -193,7 +179,7 @@ TEST_CASE(
           std::string::npos);
     const auto again = ask_some(world, NodeId{0}, 12);
     REQUIRE(world.run_until_all_over(seconds(60)));
-    check_truth(world, again);
+    check_truth(again);
   }
 }
 
@@ -204,7 +190,7 @@ TEST_CASE("cut off from the owner of the membership a node is left out, and let 
   REQUIRE(world.run([&] { return tokens_of(asked) > 40; }, seconds(60)));
   world.cut(NodeId{0}, NodeId{2});
   REQUIRE(world.run_until_all_over(seconds(60)));
-  check_truth(world, asked);
+  check_truth(asked);
   world.mend_all();
   REQUIRE(world.run_until_whole());
   CHECK(settle_memory(world));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/policy/request_machine.h"
-#include "tests/sim/world.h"
+#include "tests/sim/cluster_setup.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -16,18 +16,8 @@ using std::chrono::seconds;
 
 namespace {
 
-constexpr NodeRoles kFront{.gateway = true, .router = true};
-constexpr NodeRoles kPrefill{.prefill = true};
-constexpr NodeRoles kDecode{.decode = true};
 constexpr NodeId kPrefillNode{1};
 constexpr int kSeeds = 10;
-
-WorldSetup setup_of(std::vector<NodeRoles> nodes, std::uint64_t seed) {
-  WorldSetup setup;
-  setup.nodes = std::move(nodes);
-  setup.seed = seed;
-  return setup;
-}
 
 testing::Clients& clients(World& world) {
   return world.clients(NodeId{0});
