@@ -86,7 +86,11 @@ class Screen final : public AnswerView {
 // Lines with editing and history where both ends are a terminal, plain lines otherwise.
 class LineSource {
  public:
-  explicit LineSource(bool terminal) : terminal_(terminal) {}
+  explicit LineSource(bool terminal) : terminal_(terminal) {
+    // The editor prints its prompt and only then takes the terminal; a Ctrl-D between the two would
+    // be the kernel's, and lost.
+    rl_pre_input_hook = take_terminal;
+  }
 
   // Nothing at the end of input (Ctrl-D).
   std::optional<std::string> next() const {
@@ -105,6 +109,11 @@ class LineSource {
   }
 
  private:
+  static int take_terminal() {
+    ::rl_prep_terminal(1);
+    return 0;
+  }
+
   bool terminal_;
 };
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import threading
 import time
 import unittest
@@ -85,6 +86,9 @@ class Terminal:
         return self
 
     def __exit__(self, *_):
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         os.close(self.fd)
 
     def write(self, text):
@@ -94,22 +98,29 @@ class Terminal:
         """Reads until `text` is there behind `start`; returns where it ends."""
         deadline = time.monotonic() + DEADLINE_S
         while text not in self.text[start:]:
-            if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise AssertionError(f"{text!r} did not come: {self.text!r}")
-            try:
-                self.text += os.read(self.fd, 4096).decode(errors="replace")
-            except OSError as gone:
-                raise AssertionError(f"the program ended before {text!r}: {self.text!r}") from gone
+            if not self._read_more(deadline):
+                raise AssertionError(f"the program ended before {text!r}: {self.text!r}")
         return self.text.index(text, start) + len(text)
 
     def status(self):
         """Of the program, after it ended by itself."""
-        try:
-            while os.read(self.fd, 4096):
-                pass
-        except OSError:  # how Linux says that the other end is closed
+        deadline = time.monotonic() + DEADLINE_S
+        while self._read_more(deadline):
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        status = os.waitpid(self.pid, 0)[1]
+        self.pid = None
+        return os.waitstatus_to_exitcode(status)
+
+    def _read_more(self, deadline):
+        """False: the program has ended."""
+        if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
+            raise AssertionError(f"nothing more came: {self.text!r}")
+        try:
+            more = os.read(self.fd, 4096)
+        except OSError:  # how Linux says that the other end is closed
+            return False
+        self.text += more.decode(errors="replace")
+        return bool(more)
 
 
 class Pipe(unittest.TestCase):
