@@ -1,23 +1,17 @@
 #!/usr/bin/env python3
 """`shoal node`: three processes answer as one does, and lose nothing when one of them is killed."""
-import json
 import signal
-import threading
 import time
 import unittest
 
 import shoal_program
-from shoal_cluster import ONE_HOST, Cluster
+from shoal_cluster import ONE_HOST, Cluster, one_host
 from shoal_program import DEADLINE_S, Server, run
+from shoal_streams import Streams, joined, prompt, without_ids
 
 SECOND_DECODE = """
 node { name: "decode2" role: decode control_port: 0 bulk_port: 0 config { compute { threads: 1 } } }
 """
-WORDS = [5 + 7 * i % 2400 for i in range(2000)]  # token ids that are plain text
-
-
-def prompt(length, start=0):
-    return [0] + [WORDS[(start + i) % len(WORDS)] for i in range(length - 1)]
 
 
 def completion(length, **more):
@@ -43,82 +37,6 @@ REQUESTS = {
     "stop string": chat("What is shoal?", stop=["a"]),
     "one token": completion(130, max_tokens=1),
 }
-
-
-def without_ids(answer):
-    """What must be the same everywhere: all but ids and times."""
-    return {k: v for k, v in answer.items() if k not in ("id", "created", "system_fingerprint")}
-
-
-def joined(events):
-    """What a client has after a stream: how tokens were put into chunks does not matter."""
-    *chunks, last = events
-    if last != "[DONE]":
-        raise AssertionError(f"the stream ended with {last!r}")
-    choices, rest = {}, []
-    for chunk in map(json.loads, chunks):
-        if "error" in chunk:
-            raise AssertionError(chunk)
-        for choice in chunk["choices"]:
-            seen = choices.setdefault(choice["index"], {})
-            merge(seen, choice.get("delta", {}))
-            merge(seen, {k: v for k, v in choice.items() if k not in ("delta", "index")})
-        if not chunk["choices"]:
-            rest.append(without_ids(chunk))
-    return choices, rest
-
-
-def merge(seen, part):
-    for key, value in part.items():
-        if value is None or value == []:
-            continue
-        if isinstance(value, dict):
-            merge(seen.setdefault(key, {}), value)
-        elif key in seen and isinstance(value, (str, list)) and key not in ("role", "finish_reason"):
-            seen[key] += value
-        else:
-            seen[key] = value
-
-
-class Streams:
-    """Long greedy answers, all read at once; `started` when each has its first token."""
-
-    def __init__(self, server, count, tokens, length=20):
-        self.bodies = [{"model": "guppy", "prompt": prompt(length, 37 * i), "max_tokens": tokens, "temperature": 0,
-                        "ignore_eos": True} for i in range(count)]
-        self.server, self.results, self.tokens = server, [None] * count, [0] * count
-        self.started = threading.Semaphore(0)
-        self.threads = [threading.Thread(target=self.read, args=(i,), daemon=True) for i in range(count)]
-        for thread in self.threads:
-            thread.start()
-
-    def read(self, i):
-        events = []
-        try:
-            for event in self.server.stream("/v1/completions", self.bodies[i]):
-                if not events:
-                    self.started.release()
-                events.append(event)
-            self.results[i] = joined(events)
-        except Exception as error:  # told by the main thread
-            self.results[i] = error
-            self.started.release()
-
-    def await_started(self, count=None):
-        for _ in range(count or len(self.bodies)):
-            if not self.started.acquire(timeout=DEADLINE_S):
-                raise AssertionError("a stream did not start")
-
-    def open(self):
-        return sum(result is None for result in self.results)
-
-    def texts(self):
-        for thread in self.threads:
-            thread.join(DEADLINE_S)
-        for result in self.results:
-            if not isinstance(result, tuple):
-                raise AssertionError(f"a stream was lost: {result!r}")
-        return [choices[0]["text"] for choices, _ in self.results]
 
 
 class SameAnswers(unittest.TestCase):
@@ -169,7 +87,7 @@ class SameAnswers(unittest.TestCase):
 
 class Losses(unittest.TestCase):
     def test_a_decode_node_that_is_killed_loses_no_stream_and_changes_no_text(self):
-        with Cluster(SECOND_DECODE, ("front", "prefill", "decode", "decode2")) as cluster:
+        with Cluster(one_host() + SECOND_DECODE) as cluster:
             expected = Streams(cluster.front, 8, 600).texts()
             streams = Streams(cluster.front, 8, 600)
             streams.await_started()

@@ -1,6 +1,7 @@
-"""A cluster of `shoal node` processes on loopback, made from a topology of deploy/topologies with free ports."""
+"""A cluster of `shoal node` processes on loopback, made from a topology with free ports."""
 import os
 import re
+import signal
 import socket
 import tempfile
 import time
@@ -9,6 +10,11 @@ import urllib.parse
 from shoal_program import DEADLINE_S, ROOT, Program, Server
 
 ONE_HOST = os.path.join(ROOT, "deploy", "topologies", "one-host.txtpb")
+
+
+def one_host():
+    with open(ONE_HOST, encoding="utf-8") as file:
+        return file.read()
 
 
 def free_ports(count):
@@ -35,12 +41,11 @@ class Node(Server):
 
 
 class Cluster:
-    """The nodes of one-host.txtpb and `more` (text of further nodes, ports 0). Whole when the constructor returns."""
+    """All nodes of a topology, one-host.txtpb unless another text is given. Whole when the constructor returns."""
 
-    def __init__(self, more="", names=("front", "prefill", "decode")):
+    def __init__(self, text=None):
         self.directory = tempfile.TemporaryDirectory()
-        with open(ONE_HOST, encoding="utf-8") as file:
-            text = file.read() + more
+        text = text or one_host()
         fields = re.compile(r'((?:control|bulk|http)_port: )\d+')
         ports = iter(free_ports(len(fields.findall(text))))
         text = fields.sub(lambda m: m[1] + str(next(ports)), text)
@@ -50,7 +55,7 @@ class Cluster:
             file.write(text)
         self.nodes = {}
         began = time.monotonic()
-        for name in names:
+        for name in re.findall(r'^\s*(?:node \{ )?name: "([^"]+)"', text, re.MULTILINE):
             self.start(name)
         self.await_whole()
         self.ready_s = time.monotonic() - began
@@ -69,18 +74,24 @@ class Cluster:
     def kill(self, name):
         self.nodes.pop(name).__exit__()
 
+    def stop(self, name):
+        self.nodes[name].process.send_signal(signal.SIGSTOP)
+
+    def resume(self, name):
+        self.nodes[name].process.send_signal(signal.SIGCONT)
+
     @property
     def front(self):
         return self.nodes["front"]
 
-    def await_health(self, condition):
-        """Until the front's /health is as wanted; its own answer is the pace."""
+    def await_health(self, condition, gateway="front"):
+        """Until a gateway's /health is as wanted; its own answer is the pace."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
-            health = self.front.request("GET", "/health")
+            health = self.nodes[gateway].request("GET", "/health")
             if condition(*health):
                 return
         raise AssertionError(f"the cluster did not become what was waited for: {health}")
 
-    def await_whole(self):
-        self.await_health(lambda status, body: status == 200 and body["status"] in ("ok", "busy"))
+    def await_whole(self, gateway="front"):
+        self.await_health(lambda status, body: status == 200 and body["status"] in ("ok", "busy"), gateway)
