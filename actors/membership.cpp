@@ -19,6 +19,7 @@ struct Owner {
   std::optional<Membership> members;
   std::optional<std::uint64_t> version;  // of the store's record; none: to be read
   bool asking = false;                   // the store
+  Instant looked{};                      // the last time this part ran
   std::map<NodeId, SupervisorActor> reachable;
 
   void start(ContextPtr context);
@@ -38,6 +39,7 @@ void Owner::start(ContextPtr context) {
   node = std::move(context);
   const HealthLimits& limits = node->options.health;
   members.emplace(MembershipLimits{limits.heartbeat, limits.suspect, limits.dead});
+  looked = node->now();
 }
 
 Instant Owner::store_due() const {
@@ -45,6 +47,13 @@ Instant Owner::store_due() const {
 }
 
 void Owner::tick() {
+  const HealthLimits& limits = node->options.health;
+  const Instant now = node->now();
+  const Nanos away = now - std::exchange(looked, now);
+  if (away > limits.heartbeat * limits.suspect) {
+    members->was_away(now);
+    node->log.event(LogLevel::kWarning, "membership.was_away", {{"ns", away}});
+  }
   if (!asking) {
     ask();
   }

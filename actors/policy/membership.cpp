@@ -55,6 +55,9 @@ bool Membership::is_dead(const Member& member, Instant now) const {
   if (known == pulses_.end() || known->second.incarnation != member.incarnation) {
     return true;
   }
+  if (now <= patient_until_) {
+    return false;
+  }
   const Pulse& pulse = known->second;
   return now - pulse.heard > limits_.heartbeat * limits_.dead ||
          (pulse.unlinked && now - *pulse.unlinked > limits_.heartbeat * limits_.suspect);

@@ -56,6 +56,10 @@ class Membership {
   void linked(NodeId node);
   void unlinked(NodeId node, Instant now);
 
+  // The owner itself did not run until `now`, so it says nothing about a member that it did not
+  // hear: each has until `now` + dead.
+  void was_away(Instant now) { patient_until_ = now + limits_.heartbeat * limits_.dead; }
+
   // The view to publish next, if the current one is not right any more.
   std::optional<View> next(Instant now) const;
 
@@ -75,6 +79,7 @@ class Membership {
 
   MembershipLimits limits_;
   View view_;
+  Instant patient_until_{};
   std::map<NodeId, Pulse> pulses_;  // one life a node: the last heard
 };
 

@@ -114,6 +114,32 @@ TEST_CASE("an owner that comes back waits for the members it finds in the record
   CHECK_FALSE(members.view().has(kB, kFirst));
 }
 
+TEST_CASE("an owner that was away itself gives every member its time again, and no more") {
+  Membership members(kLimits);
+  members.heard(kA, kFirst, at(0));
+  members.heard(kB, kFirst, at(0));
+  publish(members, at(0));
+  members.was_away(at(5'000));
+  CHECK_FALSE(publish(members, at(5'000)));
+  members.unlinked(kA, at(5'001));
+  members.unlinked(kB, at(5'001));
+  CHECK_FALSE(publish(members, at(5'900)));
+  members.heard(kA, kFirst, at(5'900));
+  CHECK(publish(members, at(6'001)));
+  CHECK(members.view().has(kA, kFirst));
+  CHECK_FALSE(members.view().has(kB, kFirst));
+}
+
+TEST_CASE("a member whose other life is heard is left out while the owner is patient, too") {
+  Membership members(kLimits);
+  members.heard(kA, kFirst, at(0));
+  publish(members, at(0));
+  members.was_away(at(5'000));
+  members.heard(kA, kSecond, at(5'100));
+  CHECK(publish(members, at(5'100)));
+  CHECK(members.view().has(kA, kSecond));
+}
+
 TEST_CASE("in any history epochs rise by one and no life joins twice") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     CAPTURE(seed);
