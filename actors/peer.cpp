@@ -18,7 +18,6 @@ namespace {
 using wire_codec::Role;
 
 constexpr Nanos kFirstRedial = std::chrono::milliseconds(20);
-constexpr Nanos kLastRedial = std::chrono::seconds(1);
 
 // One life of the link.
 struct Session {
@@ -74,6 +73,7 @@ struct Peer {
   bool current(std::uint64_t id) const { return session && session->id == id; }
 
   bool may_dial() const;
+  Nanos last_redial() const;
   void dial();
   void frame(const wire::Frame& frame, std::size_t size);
   void hello(const wire::Hello& hello);
@@ -128,6 +128,12 @@ bool Peer::may_dial() const {
          view->find(remote) != nullptr;
 }
 
+// An owner that was away waits for its members for as long as `dead`: each must have dialed by then.
+Nanos Peer::last_redial() const {
+  const HealthLimits& limits = node->options.health;
+  return limits.heartbeat * limits.dead / 2;
+}
+
 void Peer::dial() {
   dialing = true;
   const HealthLimits& limits = node->options.health;
@@ -145,7 +151,7 @@ void Peer::dial() {
 void Peer::dial_failed(const DialFailed& message) {
   dialing = false;
   redial_at = node->now() + redial_wait;
-  redial_wait = std::min(redial_wait * 2, kLastRedial);
+  redial_wait = std::min(redial_wait * 2, last_redial());
   node->log.event(
       LogLevel::kDebug,
       "peer.dial_failed",
@@ -329,7 +335,7 @@ void Peer::lose(const std::string& reason) {
   end_actor(lost.membership);
   end_proxies(lost.parts);
   redial_at = node->now() + redial_wait;
-  redial_wait = std::min(redial_wait * 2, kLastRedial);
+  redial_wait = std::min(redial_wait * 2, last_redial());
   if (lost.open) {
     ++node->metrics.links_lost;
   }
