@@ -110,11 +110,22 @@ class Walker {
 
  private:
   std::optional<Fault> fault(simdjson::error_code code) {
+    if (code == simdjson::INCOMPLETE_ARRAY_OR_OBJECT)
+      return cut_off();
     Fault found{std::string(simdjson::error_message(code)), std::nullopt, code};
     const char* at = nullptr;
     if (document_.current_location().get(at) == simdjson::SUCCESS)
       found.offset = offset_of(at);
     return found;
+  }
+
+  // Releases of simdjson differ in where they say this is; it is where the text ends.
+  Fault cut_off() const {
+    const std::string_view last = trimmed({begin_, size_});
+    const bool lacks_value = last.ends_with('[') || last.ends_with(':');
+    return {lacks_value ? "expected a value" : "the text ends before its JSON value does",
+            size_,
+            simdjson::INCOMPLETE_ARRAY_OR_OBJECT};
   }
 
   std::optional<Fault> fault_at(std::string what, const char* at) {
