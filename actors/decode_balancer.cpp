@@ -109,7 +109,7 @@ void DecodeBalancer::refused(const DecodeRefused& message) {
     queue.push_front(std::move(place->second.handover));
     placed.erase(place);
     for (DecodeRankLoad& rank : sites[message.node.value].load.ranks) {
-      rank.free_blocks = 0;  // until its next report
+      rank.room = {};  // until its next report
     }
     dispatch();
   }
@@ -154,7 +154,7 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
                        .device = static_cast<std::uint32_t>(ranks.size()),
                        .live = load.others,
                        .kv_tokens = load.others_tokens,
-                       .free_blocks = load.free_blocks});
+                       .room = load.room});
       places.push_back({NodeId{n}, r});
     }
   }
@@ -171,7 +171,8 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
       if (place != placed.end() && place->second.handover.buffer.value != 0) {
         const std::size_t index = first[n] + place->second.rank;
         if (index < ranks.size()) {
-          ranks[index].free_blocks -= place->second.handover.placement->blocks;
+          ranks[index].room.blocks -= place->second.handover.placement->blocks;
+          --ranks[index].room.sequences;
         }
       }
     }
@@ -184,7 +185,10 @@ void DecodeBalancer::dispatch() {
     const Handover& next = queue.front();
     std::vector<Place> places;
     const std::vector<DecodeRank> now = ranks(places);
-    DecodeNeed need{.device = {}, .blocks = next.placement->blocks, .tokens = next.position};
+    DecodeNeed need{.device = {},
+                    .blocks = next.placement->blocks,
+                    .tokens = next.position,
+                    .tie = next.placement->submission->request.value};
     if (next.kv) {
       // It stays where it is, and the worst case that was reserved before prefill moves along.
       need.blocks = 0;

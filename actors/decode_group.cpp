@@ -31,7 +31,7 @@ struct DecodeGroup {
   Monitors<std::uint32_t> monitors;
   std::map<AttemptKey, Held> held;
   std::vector<std::uint64_t> received;  // hand-overs, by router's NodeId
-  std::int64_t told_free = 0;           // free blocks in the last report
+  KvRoom told;                          // free memory in the last report
   StepId step;
   Instant step_started{};
 
@@ -50,7 +50,7 @@ struct DecodeGroup {
   void let_go(const std::vector<AttemptKey>& keys);
   AttemptLost worker_lost(const AttemptKey& key, bool ready) const;
   void report();
-  std::int64_t free_blocks() const;
+  KvRoom room() const;
   const DecodeBalancerActor& balancer_of(const Placement& placement) const;
 };
 
@@ -94,7 +94,8 @@ void DecodeGroup::rewire(const Rewire& message) {
 
 // Memory comes back when a step lets go of it, which no message says.
 void DecodeGroup::tick() {
-  if (free_blocks() > told_free) {
+  const KvRoom now = room();
+  if (now.blocks > told.blocks || now.sequences > told.sequences) {
     report();
   }
 }
@@ -234,23 +235,26 @@ void DecodeGroup::lose(std::uint32_t lost) {
   run_step();
 }
 
-std::int64_t DecodeGroup::free_blocks() const {
-  std::int64_t free = 0;
+// Of all ranks together.
+KvRoom DecodeGroup::room() const {
+  KvRoom room;
   for (const DevicePort& device : seat.node->devices) {
-    free += device.backend->arena().free_blocks();
+    room.blocks += device.backend->arena().free_blocks();
+    room.sequences += device.backend->arena().free_sequences();
   }
-  return free;
+  return room;
 }
 
 void DecodeGroup::report() {
-  told_free = free_blocks();
+  told = room();
   for (std::uint32_t n = 0; n < received.size(); ++n) {
     if (!seat.wiring->nodes[n].decode_balancer) {
       continue;
     }
     DecodeLoad load{seat.wiring->self, std::vector<DecodeRankLoad>(ranks.size()), received[n]};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      load.ranks[r].free_blocks = seat.node->devices[r].backend->arena().free_blocks();
+      const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
+      load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};
     }
     for (const auto& [key, work] : held) {
       if (work.placement->router != NodeId{n}) {

@@ -15,10 +15,12 @@
 #include "actors/kv_lease.h"
 #include "actors/link.h"
 #include "actors/policy/answer_end.h"
+#include "actors/policy/kv_budget.h"
 #include "actors/policy/membership.h"
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/policy/prefill_schedule.h"
+#include "actors/timeline.h"
 #include "kernels/launch_queue.h"
 #include "schemas/basis.h"
 #include "schemas/ids.h"
@@ -118,6 +120,9 @@ struct TokenBatch { std::uint32_t shard = 0; std::vector<TokenRun> runs; };
 // wire: router to gateway; covered by the deadline
 struct AttemptFailed { std::uint32_t shard = 0; StreamFailure failure; };
 
+// wire: router to a gateway of another node, for the story of the request; a lost one is missing there
+struct RequestNoted { RequestId request; std::string tenant; std::uint32_t choice = 0; TimelineEntry entry; };
+
 // The ledger: what parts tell the router.
 struct PrefillPlaced { AttemptKey key; SiteRef site; };             // local: prefill balancer
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
@@ -153,7 +158,7 @@ struct JoinDecode { Handover handover; std::uint32_t rank = 0; EpochId epoch; };
 struct DecodeLeft { std::vector<AttemptKey> keys; };               // wire: group to balancer: places are free again
 struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: group to balancer: no KV memory there now
 // wire: group to balancers, after every change; `others` were placed by other routers
-struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; std::int64_t free_blocks = 0; };
+struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; };
 struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; };
 // local: transport and launch thread to worker; `arrival` tells the tries of one attempt apart
 struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };
@@ -177,11 +182,12 @@ struct PeerDown;
 using GatewayActor =
     Interface<void(Rewire),
               void(Ping),
-              void(Submit),          // a new answer or a later attempt of one
-              void(StopStream),      // a stream is complete, or a stray batch named a dead attempt
-              void(CloseRequest),    // a client left
-              void(TokenBatch),      // to the shard's inbox
-              void(AttemptFailed)>;  // to the shard's inbox
+              void(Submit),         // a new answer or a later attempt of one
+              void(StopStream),     // a stream is complete, or a stray batch named a dead attempt
+              void(CloseRequest),   // a client left
+              void(TokenBatch),     // to the shard's inbox
+              void(AttemptFailed),  // to the shard's inbox
+              void(RequestNoted)>;  // to the node's timelines
 
 using RouterActor = Interface<void(Rewire),
                               void(Ping),
@@ -353,6 +359,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StopStream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::CloseRequest)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TokenBatch)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::AttemptFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::RequestNoted)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillStarted)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodePlaced)

@@ -132,8 +132,10 @@ std::vector<PrefillInstance> PrefillBalancer::instances() const {
 
 void PrefillBalancer::dispatch() {
   while (!queue.empty()) {
-    const auto choice = pick_prefill_instance(
-        instances(), queue.front()->work, seat.node->options.prefill_group_queue);
+    const auto choice = pick_prefill_instance(instances(),
+                                              queue.front()->work,
+                                              seat.node->options.prefill_group_queue,
+                                              queue.front()->submission->request.value);
     if (!choice) {
       break;
     }

@@ -1,5 +1,6 @@
-// What happened to each request, step by step, for whoever asks why: a router writes, any thread
-// reads.
+// What happened to each request, step by step, for whoever asks why. The board is where the
+// request's gateway is: a router of that node writes it, one of another node sends what to write.
+// Any thread reads.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -19,7 +19,7 @@
 namespace shoal {
 
 struct TimelineField {
-  std::string_view name;  // a literal
+  std::string name;
   std::variant<std::int64_t, std::string> value;
 };
 
@@ -29,8 +29,8 @@ struct TimelineEntry {
   Nanos at{0};  // since the request was received first
   NodeId node;  // where it happened
   AttemptId attempt;
-  std::string_view event;  // a literal, as is `state`: the one that the event led to
-  std::string_view state;
+  std::string event;
+  std::string state;  // that the event led to
   TimelineFields fields;  // what was decided, and from what
 };
 

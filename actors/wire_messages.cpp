@@ -195,6 +195,44 @@ Result<AttemptFailed> decode(std::string_view bytes, Instant) {
   return AttemptFailed{failure.shard, std::move(failure.failure)};
 }
 
+std::string encode(const RequestNoted& message, Instant) {
+  wire::RequestNoted out;
+  put({message.request, message.entry.attempt}, *out.mutable_key());
+  out.set_tenant(message.tenant);
+  out.set_choice(message.choice);
+  out.set_node(message.entry.node.value);
+  out.set_event(message.entry.event);
+  out.set_state(message.entry.state);
+  for (const TimelineField& field : message.entry.fields) {
+    wire::NotedField& noted = *out.add_fields();
+    noted.set_name(field.name);
+    if (const auto* number = std::get_if<std::int64_t>(&field.value)) {
+      noted.set_number(*number);
+    } else {
+      noted.set_text(std::get<std::string>(field.value));
+    }
+  }
+  return out.SerializeAsString();
+}
+
+template <>
+Result<RequestNoted> decode(std::string_view bytes, Instant) {
+  TRY(const wire::RequestNoted in, parse<wire::RequestNoted>(bytes, "request noted"));
+  const AttemptKey key = get(in.key());
+  RequestNoted message{key.request,
+                       in.tenant(),
+                       in.choice(),
+                       {{}, NodeId{in.node()}, key.attempt, in.event(), in.state(), {}}};
+  for (const wire::NotedField& field : in.fields()) {
+    if (field.has_text()) {
+      message.entry.fields.push_back({field.name(), field.text()});
+    } else {
+      message.entry.fields.push_back({field.name(), field.number()});
+    }
+  }
+  return message;
+}
+
 std::string encode(const PrefillStarted& message, Instant) {
   wire::AttemptEvent out = event_of(message.key);
   out.set_rank(message.rank);
@@ -382,7 +420,8 @@ std::string encode(const DecodeLoad& message, Instant) {
     wire::DecodeRankLoad& entry = *out.add_ranks();
     entry.set_others(rank.others);
     entry.set_others_tokens(rank.others_tokens);
-    entry.set_free_blocks(rank.free_blocks);
+    entry.set_free_blocks(rank.room.blocks);
+    entry.set_free_sequences(rank.room.sequences);
   }
   return out.SerializeAsString();
 }
@@ -392,7 +431,8 @@ Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
   DecodeLoad load{NodeId{in.node()}, {}, in.received()};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
-    load.ranks.push_back({rank.others(), rank.others_tokens(), rank.free_blocks()});
+    load.ranks.push_back(
+        {rank.others(), rank.others_tokens(), {rank.free_blocks(), rank.free_sequences()}});
   }
   return load;
 }

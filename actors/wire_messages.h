@@ -64,12 +64,15 @@ template <>
 inline constexpr std::uint32_t kKind<NodeBeat> = 18;
 template <>
 inline constexpr std::uint32_t kKind<ViewPublished> = 19;
+template <>
+inline constexpr std::uint32_t kKind<RequestNoted> = 20;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
 std::string encode(const CloseRequest& message, Instant now);
 std::string encode(const TokenBatch& message, Instant now);
 std::string encode(const AttemptFailed& message, Instant now);
+std::string encode(const RequestNoted& message, Instant now);
 std::string encode(const PrefillStarted& message, Instant now);
 std::string encode(const PrefillDone& message, Instant now);
 std::string encode(const DecodeJoined& message, Instant now);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "actors/policy/cost_model.h"
+#include "actors/policy/kv_budget.h"
 #include "schemas/ids.h"
 #include "schemas/units.h"
 
@@ -14,16 +15,17 @@ namespace shoal {
 
 struct DecodeRank {
   bool alive = false;
-  std::uint32_t device = 0;      // whose KV arena the rank reads
-  std::int64_t live = 0;         // answers placed there
-  std::int64_t kv_tokens = 0;    // tokens they hold together
-  std::int64_t free_blocks = 0;  // not reserved by anybody
+  std::uint32_t device = 0;    // whose KV arena the rank reads
+  std::int64_t live = 0;       // answers placed there
+  std::int64_t kv_tokens = 0;  // tokens they hold together
+  KvRoom room;                 // not reserved by anybody
 };
 
 struct DecodeNeed {
   std::optional<std::uint32_t> device;  // where the KV stays; none: it can be brought anywhere
   std::int64_t blocks = 0;              // still to be reserved; 0 when the reservation moves along
   Position tokens = 0;                  // KV length at the hand-over
+  std::uint64_t tie = 0;                // the request: which of equal ranks it gets
 };
 
 struct DecodeChoice {
@@ -31,7 +33,7 @@ struct DecodeChoice {
   Nanos step{0};  // predicted step time with the answer
 };
 
-// Nothing: no rank fits now. Ties go to fewer answers, then to the lower index.
+// Nothing: no rank fits now. Ties go to fewer answers, then by rendezvous: no rank is a favourite.
 std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
                                              const DecodeNeed& need,
                                              const CostModel& cost,

@@ -2,6 +2,9 @@
 #include "actors/policy/prefill_balancer.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "actors/policy/rendezvous.h"
 
 namespace shoal {
 
@@ -11,15 +14,18 @@ int prefill_class(Nanos work, const PrefillBounds& bounds) {
 
 std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
                                                    Nanos work,
-                                                   std::int64_t waiting_limit) {
+                                                   std::int64_t waiting_limit,
+                                                   std::uint64_t tie) {
   std::optional<PrefillChoice> best;
+  std::pair<Nanos, std::uint64_t> least;
   for (std::size_t i = 0; i < instances.size(); ++i) {
     if (!instances[i].alive || instances[i].waiting >= waiting_limit) {
       continue;
     }
-    const Nanos finish = instances[i].backlog + work;
-    if (!best || finish < best->finish) {
-      best = PrefillChoice{i, finish};
+    const std::pair order(instances[i].backlog + work, rendezvous_weight(tie, i));
+    if (!best || order < least) {
+      best = PrefillChoice{i, order.first};
+      least = order;
     }
   }
   return best;

@@ -30,9 +30,10 @@ struct PrefillChoice {
 };
 
 // Nothing: every instance is gone or has `waiting_limit` requests of the class ahead of admission.
-// Ties go to the lower index.
+// Ties go by rendezvous of the request `tie`: no instance is a favourite.
 std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
                                                    Nanos work,
-                                                   std::int64_t waiting_limit);
+                                                   std::int64_t waiting_limit,
+                                                   std::uint64_t tie = 0);
 
 }  // namespace shoal

@@ -15,9 +15,10 @@ const CostModel kCost({.step = Nanos{0}, .row_ps = 1'000'000, .pair_fs = 1'000'0
 
 TEST_CASE("an answer joins the decode rank whose step stays shortest") {
   const std::array<DecodeRank, 3> ranks = {
-      {{true, 0, 10, 50'000, 9}, {true, 0, 30, 10'000, 9}, {true, 0, 5, 90'000, 9}}};
+      {{true, 0, 10, 50'000, {9, 9}}, {true, 0, 30, 10'000, {9, 9}}, {true, 0, 5, 90'000, {9, 9}}}};
   // 11 + 50 + 2 = 63 us; 31 + 10 + 2 = 43 us; 6 + 90 + 2 = 98 us.
-  const auto choice = pick_decode_rank(ranks, {0, 0, 2'000}, kCost, 64);
+  const auto choice =
+      pick_decode_rank(ranks, {.device = 0, .blocks = 0, .tokens = 2'000}, kCost, 64);
   REQUIRE(choice.has_value());
   CHECK(choice->rank == 1);
   CHECK(choice->step == Nanos{43'000});
@@ -28,11 +29,26 @@ TEST_CASE("a decode rank without room, place, life or the KV's device takes noth
   const auto takes = [&](DecodeRank rank) {
     return pick_decode_rank({&rank, 1}, need, kCost, 8).has_value();
   };
-  CHECK(takes({true, 0, 7, 0, 5}));
-  CHECK_FALSE(takes({false, 0, 7, 0, 5}));
-  CHECK_FALSE(takes({true, 1, 7, 0, 5}));
-  CHECK_FALSE(takes({true, 0, 8, 0, 5}));
-  CHECK_FALSE(takes({true, 0, 7, 0, 4}));
+  CHECK(takes({true, 0, 7, 0, {5, 1}}));
+  CHECK_FALSE(takes({false, 0, 7, 0, {5, 1}}));
+  CHECK_FALSE(takes({true, 1, 7, 0, {5, 1}}));
+  CHECK_FALSE(takes({true, 0, 8, 0, {5, 1}}));
+  CHECK_FALSE(takes({true, 0, 7, 0, {4, 1}}));
+  CHECK_FALSE(takes({true, 0, 7, 0, {5, 0}}));
+}
+
+TEST_CASE("no decode rank is a favourite among equals") {
+  constexpr int kRequests = 3'000;
+  const std::array<DecodeRank, 3> ranks = {
+      {{true, 0, 4, 500, {9, 9}}, {true, 0, 4, 500, {9, 9}}, {true, 0, 4, 500, {9, 9}}}};
+  std::array<int, 3> taken{};
+  for (std::uint64_t request = 0; request < kRequests; ++request) {
+    const DecodeNeed need{.device = 0, .blocks = 1, .tokens = 10, .tie = request};
+    ++taken[pick_decode_rank(ranks, need, kCost, 64).value().rank];
+  }
+  for (const int count : taken) {
+    CHECK(count > kRequests / 3 - 150);  // five deviations of a fair draw: 5 * sqrt(3000 * 2/9)
+  }
 }
 
 TEST_CASE("no decode rank is overfilled and the chosen step is the least, whatever the load") {
@@ -45,16 +61,17 @@ TEST_CASE("no decode rank is overfilled and the chosen step is the least, whatev
               static_cast<std::uint32_t>(random() % 2),
               static_cast<std::int64_t>(random() % 10),
               static_cast<std::int64_t>(random() % 100'000),
-              static_cast<std::int64_t>(random() % 20)};
+              {static_cast<std::int64_t>(random() % 20), static_cast<std::int64_t>(random() % 3)}};
     }
-    const DecodeNeed need{static_cast<std::uint32_t>(random() % 2),
-                          static_cast<std::int64_t>(random() % 20),
-                          static_cast<Position>(random() % 10'000)};
+    const DecodeNeed need{.device = static_cast<std::uint32_t>(random() % 2),
+                          .blocks = static_cast<std::int64_t>(random() % 20),
+                          .tokens = static_cast<Position>(random() % 10'000)};
     const auto choice = pick_decode_rank(ranks, need, kCost, 8);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const DecodeRank& rank = ranks[r];
-      const bool fits = rank.alive && rank.device == need.device && rank.live < 8 &&
-                        rank.free_blocks >= need.blocks;
+      const bool fits =
+          rank.alive && rank.device == need.device && rank.live < 8 &&
+          (need.blocks == 0 || (rank.room.blocks >= need.blocks && rank.room.sequences > 0));
       if (choice && choice->rank == r) {
         REQUIRE(fits);
       }

@@ -34,8 +34,18 @@ TEST_CASE("an instance that is gone or has enough waiting is passed over") {
   CHECK_FALSE(pick_prefill_instance(instances, Nanos{1}, 4).has_value());
 }
 
-TEST_CASE("ties between instances go to the lower index") {
-  const std::array<PrefillInstance, 2> instances = {
-      {{true, milliseconds(1), 0}, {true, milliseconds(1), 0}}};
-  CHECK(pick_prefill_instance(instances, Nanos{1}, 1)->instance == 0);
+TEST_CASE("no instance is a favourite among equals, and a request always gets the same one") {
+  constexpr int kRequests = 3'000;
+  const std::array<PrefillInstance, 3> instances = {
+      {{true, milliseconds(1), 0}, {true, milliseconds(1), 0}, {true, milliseconds(1), 0}}};
+  std::array<int, 3> taken{};
+  for (std::uint64_t request = 0; request < kRequests; ++request) {
+    const auto choice = pick_prefill_instance(instances, Nanos{1}, 1, request);
+    REQUIRE(choice.has_value());
+    CHECK(pick_prefill_instance(instances, Nanos{1}, 1, request)->instance == choice->instance);
+    ++taken[choice->instance];
+  }
+  for (const int count : taken) {
+    CHECK(count > kRequests / 3 - 150);  // five deviations of a fair draw: 5 * sqrt(3000 * 2/9)
+  }
 }
