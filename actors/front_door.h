@@ -114,8 +114,8 @@ class FrontDoor {
   virtual void closed(RequestId request) = 0;  // the client left: free everything within one step
   virtual NodeHealth health() const = 0;       // a snapshot, any thread
 
-  // What happened to a request so far, as this node's router knows it; any thread. None: the router
-  // is another node's, or the request is too old.
+  // What happened to a request so far, as its routers told; any thread. None: it never got to one,
+  // or is too old.
   virtual std::optional<RequestTimeline> explain(RequestId request) const = 0;
 };
 

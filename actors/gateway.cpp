@@ -35,6 +35,7 @@ struct Gateway {
   void close(CloseRequest message);
   void deliver(TokenBatch& batch);
   void fail(const AttemptFailed& message);
+  void note(const RequestNoted& message) const;
   void rewire(const Rewire& message);
 
   std::optional<SiteRef> router_of(RequestId request) const;
@@ -182,6 +183,12 @@ void Gateway::fail(const AttemptFailed& message) {
   }
 }
 
+void Gateway::note(const RequestNoted& message) const {
+  TimelineBoard& timelines = seat.node->timelines;
+  timelines.open(message.request, message.tenant, message.choice, seat.node->now());
+  timelines.add(message.request, seat.node->now(), message.entry);
+}
+
 // A router that was lost took its ledger along: every open stream of it tries again.
 void Gateway::rewire(const Rewire& message) {
   seat.wiring = message.wiring;
@@ -232,6 +239,7 @@ GatewayActor::behavior_type gateway(GatewayActor::stateful_pointer<Gateway> self
       [self](const CloseRequest& m) { self->state.close(m); },
       [self](TokenBatch& m) { self->state.deliver(m); },
       [self](const AttemptFailed& m) { self->state.fail(m); },
+      [self](const RequestNoted& m) { self->state.note(m); },
   };
 }
 

@@ -21,8 +21,11 @@ void append_entry(std::string& out, const TimelineEntry& entry) {
   append_json_int(out, entry.node.value);
   out += R"(,"attempt":)";
   append_json_int(out, entry.attempt.value);
-  out.append(R"(,"event":")").append(entry.event);
-  out.append(R"(","state":")").append(entry.state).append(R"(","fields":{)");
+  out += R"(,"event":)";
+  append_json_string(out, entry.event);
+  out += R"(,"state":)";
+  append_json_string(out, entry.state);
+  out += R"(,"fields":{)";
   for (const TimelineField& field : entry.fields) {
     if (&field != &entry.fields.front())
       out += ',';

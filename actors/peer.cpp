@@ -330,6 +330,7 @@ void Peer::refuse(const LinkPtr& link, const std::string& reason) const {
 // Everything pending is lost with the session: its proxies end, and the supervisor tells all parts.
 void Peer::lose(const std::string& reason) {
   const Session lost = *std::exchange(session, std::nullopt);
+  node->metrics.link_waiting -= static_cast<std::int64_t>(lost.waiting_bytes);
   lost.link->close();
   end_actor(lost.supervisor);
   end_actor(lost.membership);
@@ -382,6 +383,7 @@ void Peer::write_under_credit(std::string bytes) {
     return;
   }
   session->waiting_bytes += bytes.size();
+  node->metrics.link_waiting += static_cast<std::int64_t>(bytes.size());
   session->waiting.push_back(std::move(bytes));
   if (session->waiting_bytes > limits.queue) {
     lose("it does not keep up: " + std::to_string(limits.queue) + " bytes wait for it");
@@ -396,6 +398,7 @@ void Peer::credit(std::size_t bytes) {
     std::string next = std::move(session->waiting.front());
     session->waiting.pop_front();
     session->waiting_bytes -= next.size();
+    node->metrics.link_waiting -= static_cast<std::int64_t>(next.size());
     session->on_the_way += next.size();
     session->link->send(std::move(next));
   }
@@ -505,7 +508,8 @@ bool Peer::to_workers(const wire::Envelope& envelope) {
   switch (static_cast<Role>(envelope.role())) {
     case Role::kGateway:
       return deliver_as<TokenBatch>(here.gateway, envelope) ||
-             deliver_as<AttemptFailed>(here.gateway, envelope);
+             deliver_as<AttemptFailed>(here.gateway, envelope) ||
+             deliver_as<RequestNoted>(here.gateway, envelope);
     case Role::kPrefillGroup:
       return deliver_as<PlacePrefill>(here.prefill_group, envelope) ||
              deliver_as<ReleaseAttempt>(here.prefill_group, envelope);

@@ -52,7 +52,8 @@ GatewayActor::behavior_type gateway(Pointer<GatewayActor> self, Proxy proxy) {
           stays<StopStream>(),
           stays<CloseRequest>(),
           forwards<TokenBatch>(self),
-          forwards<AttemptFailed>(self)};
+          forwards<AttemptFailed>(self),
+          forwards<RequestNoted>(self)};
 }
 
 RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {

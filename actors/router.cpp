@@ -127,7 +127,6 @@ void Router::submit(const Submit& message) {
   seat.node->log.event(LogLevel::kDebug,
                        "request.received",
                        {{"request", submission->request}, {"attempt", submission->attempt}});
-  seat.node->timelines.open(submission->request, submission->tenant, submission->choice, now);
   note(entry, seat.wiring->self, "received", timeline_fields(*submission, now));
   auto placement = make_placement(submission, limits, *cost);
   if (!placement) {
@@ -198,9 +197,13 @@ void Router::prefill_placed(const PrefillPlaced& message) {
 void Router::decode_placed(const DecodePlaced& message) {
   if (Entry* entry = find(message.key)) {
     entry->decode = message.site;
-    on(message.key,
-       RequestEvent::kDecodePlaced,
-       {.fields = {{"to_node", message.site.node.value}, {"handover", entry->handovers}}});
+    const TimelineFields fields = {{"to_node", message.site.node.value},
+                                   {"handover", entry->handovers}};
+    if (entry->state == RequestState::kHandingOver) {
+      note(*entry, seat.wiring->self, "decode_placed", fields);  // the group before had no room
+    } else {
+      on(message.key, RequestEvent::kDecodePlaced, {.fields = fields});
+    }
     if (site_lost(*entry)) {
       lose_with_site(*entry);
     }
@@ -389,10 +392,21 @@ void Router::note(const Entry& entry,
                   std::string_view event,
                   TimelineFields fields) const {
   const Submission& submission = *entry.submission;
-  seat.node->timelines.add(
-      submission.request,
-      seat.node->now(),
-      {{}, node, submission.attempt, event, to_string(entry.state), std::move(fields)});
+  TimelineEntry noted{{},
+                      node,
+                      submission.attempt,
+                      std::string(event),
+                      std::string(to_string(entry.state)),
+                      std::move(fields)};
+  if (submission.gateway != seat.wiring->self) {
+    notify(
+        seat.wiring->at(submission.gateway).gateway,
+        RequestNoted{submission.request, submission.tenant, submission.choice, std::move(noted)});
+    return;
+  }
+  TimelineBoard& timelines = seat.node->timelines;
+  timelines.open(submission.request, submission.tenant, submission.choice, seat.node->now());
+  timelines.add(submission.request, seat.node->now(), std::move(noted));
 }
 
 void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
