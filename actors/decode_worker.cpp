@@ -36,6 +36,8 @@ struct DecodeWorker {
   std::uint64_t arrivals = 0;
   std::optional<Running> running;
 
+  bool has_work() const { return running || !arriving.empty(); }
+
   void join(JoinDecode& message);
   void fetched(const KvFetched& message);
   void imported(const KvImported& message);
@@ -263,7 +265,7 @@ DecodeWorkerActor::behavior_type decode_worker(
   self->state.me = self;
   return {
       [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
-      [self](const Ping&) { self->state.seat.answer_ping(self->state.running.has_value()); },
+      [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
       [self](JoinDecode& m) { self->state.join(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
       [self](const KvFetched& m) { self->state.fetched(m); },

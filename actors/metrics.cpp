@@ -34,6 +34,7 @@ constexpr Row kRows[] = {
     {"shoal_kv_blocks_free", "gauge", "KV blocks nobody holds.", &NodeMetrics::kv_blocks_free},
     {"shoal_kv_sequences", "gauge", "Sequence slots of the device.", &NodeMetrics::kv_sequences},
     {"shoal_kv_sequences_free", "gauge", "Sequence slots nobody holds.", &NodeMetrics::kv_sequences_free},
+    {"shoal_link_waiting_bytes", "gauge", "Bytes that wait for nodes that do not keep up.", &NodeMetrics::link_waiting},
     {"shoal_parts_lost_total", "counter", "Actors that ended unexpectedly.", &NodeMetrics::parts_lost},
     {"shoal_pipelines_rebuilt_total", "counter", "Times all parts but the gateway were replaced.", &NodeMetrics::pipelines_rebuilt},
     {"shoal_links_lost_total", "counter", "Open links to other nodes that were lost.", &NodeMetrics::links_lost},

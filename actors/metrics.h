@@ -43,6 +43,8 @@ struct NodeMetrics {
   Value kv_sequences{0};       // gauge
   Value kv_sequences_free{0};  // gauge
 
+  Value link_waiting{0};       // gauge, bytes that wait for nodes that do not keep up
+
   // Faults.
   Value parts_lost{0};
   Value pipelines_rebuilt{0};

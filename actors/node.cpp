@@ -249,6 +249,8 @@ class ActorNode final : public Node {
     return metrics.text();
   }
 
+  const NodeMetrics& metrics() const override { return context_->metrics; }
+
   void end_part(std::string_view part) override { notify(supervisor_, EndPart{std::string(part)}); }
 
  private:

@@ -12,6 +12,7 @@
 #include "actors/front_door.h"
 #include "actors/link.h"
 #include "actors/log.h"
+#include "actors/metrics.h"
 #include "actors/stream.h"
 #include "actors/topology.h"
 #include "kernels/backend.h"
@@ -63,6 +64,7 @@ class Node : public FrontDoor {
   virtual Position context() const = 0;
   // Prometheus text of everything behind the front door.
   virtual std::string metrics_text() const = 0;
+  virtual const NodeMetrics& metrics() const = 0;
   // As if the part had died ("decode_worker.0"): for drills and tests.
   virtual void end_part(std::string_view part) = 0;
 };

@@ -72,7 +72,10 @@ void PrefillGroup::place(const PlacePrefill& message) {
   // A pointer to KV memory passes through the router, so that must be in this process too.
   const bool stays =
       static_cast<bool>(seat.wiring->here().decode_group) && placement.router == seat.wiring->self;
-  held[placement.key()] = {message.placement, nullptr, 0, stays};
+  if (!held.try_emplace(placement.key(), Held{message.placement, nullptr, 0, stays}).second) {
+    report();  // placed twice: somebody's mistake, which must not bring the group down
+    return;
+  }
   PrefillJob job;
   job.request = placement.submission->request;
   job.attempt = placement.submission->attempt;

@@ -58,6 +58,12 @@ struct PrefillWorker {
 
   std::map<AttemptKey, Leaving> leaving;
 
+  bool has_work() const {
+    return running || std::any_of(leaving.begin(), leaving.end(), [](const auto& entry) {
+             return entry.second.offer == nullptr;
+           });
+  }
+
   void rewire(const Rewire& message);
   void tick();
   void exported(const KvExported& message);
@@ -279,7 +285,7 @@ PrefillWorkerActor::behavior_type prefill_worker(
   }
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
-      [self](const Ping&) { self->state.seat.answer_ping(self->state.running.has_value()); },
+      [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
       [self](const Tick&) {
         self->state.tick();
         send_after(self, self->state.seat.node->options.tick, Tick{});

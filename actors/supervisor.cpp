@@ -272,6 +272,8 @@ void Supervisor::see(const ViewPublished& message) {
     return;
   }
   view = message.view;
+  node->log.event(
+      LogLevel::kDebug, "node.view", {{"epoch", view->epoch}, {"members", view->members_text()}});
   const bool is_in = view->has(wiring.self, IncarnationId{node->cluster->incarnation});
   if (joined && !is_in) {
     // Others have given up on this life: nothing of it may be heard any more.

@@ -3,6 +3,7 @@
 #include "actors/policy/membership.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace shoal {
@@ -11,6 +12,15 @@ const Member* View::find(NodeId node) const {
   const auto found = std::find_if(
       members.begin(), members.end(), [node](const Member& m) { return m.node == node; });
   return found == members.end() ? nullptr : &*found;
+}
+
+std::string View::members_text() const {
+  std::string text;
+  for (const Member& member : members) {
+    text += (text.empty() ? "" : " ") + std::to_string(member.node.value) + ":" +
+            std::to_string(member.incarnation.value);
+  }
+  return text;
 }
 
 void Membership::restore(View view, Instant now) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "schemas/ids.h"
@@ -27,6 +28,9 @@ struct View {
   std::vector<Member> fenced;   // newest last
 
   const Member* find(NodeId node) const;
+
+  // "0:65537 2:131073": nodes and their lives.
+  std::string members_text() const;
 
   bool has(NodeId node, IncarnationId incarnation) const {
     const Member* member = find(node);
