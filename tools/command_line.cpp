@@ -307,6 +307,7 @@ void add_sim(CLI::App& app, CommandLine& line) {
   sim->add_option("--nodes", o.nodes, "nodes of a scenario that the seed draws")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  sim->add_option("--topology", o.topology, "draw scenarios for the nodes of this topology file");
   sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
   sim->add_option("--log", o.log, "write the event log of a single run to this file");
   sim->footer(

@@ -69,8 +69,9 @@ struct BenchEngineOptions {
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
-  std::string seeds;  // "A..B", instead of seed
-  int nodes = 3;      // of drawn scenarios
+  std::string seeds;     // "A..B", instead of seed
+  int nodes = 3;         // of drawn scenarios
+  std::string topology;  // file whose nodes they have instead
   bool shrink = false;
   std::string log;  // file for the event log of a single run
 };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/topology_file.h"
 #include "tests/sim/scenario.h"
 #include "tools/commands.h"
 #include "tools/process_ports.h"
@@ -33,6 +34,7 @@ struct Totals {
   std::uint64_t failed = 0;
   std::uint64_t messages = 0;
   Nanos time{0};
+  Nanos settled{0};  // the slowest
   Counts answers;
   Counts faults;
   Counts invariants;
@@ -89,9 +91,27 @@ void print_counts(const char* title, const Counts& counts) {
   std::printf("\n");
 }
 
+// The owner first, as scenarios have it. None: as many nodes as were asked for.
+Result<std::vector<std::string>> roles_of_topology(const std::string& file) {
+  std::vector<std::string> roles;
+  if (file.empty()) {
+    return roles;
+  }
+  TRY(const ClusterPlan plan, read_topology(file));
+  for (std::uint32_t n = 0; n < plan.topology.nodes.size(); ++n) {
+    std::string words = role_names(plan.topology.nodes[n].roles);
+    std::erase(words, ',');
+    const bool owner = NodeId{n} == plan.topology.owner;
+    roles.insert(owner ? roles.begin() : roles.end(), std::move(words));
+  }
+  return roles;
+}
+
 std::string replay(const SimOptions& options, const Named& named, std::uint64_t seed) {
-  const std::string where =
-      named.file.empty() ? "--nodes " + std::to_string(options.nodes) : "--scenario " + named.file;
+  const std::string where = !named.file.empty() ? "--scenario " + named.file
+                            : !options.topology.empty()
+                                ? "--topology " + options.topology
+                                : "--nodes " + std::to_string(options.nodes);
   return "shoal sim " + where + " --seed " + std::to_string(seed);
 }
 
@@ -133,6 +153,7 @@ int run_one(const SimOptions& options, const Named& named, std::uint64_t seed, T
   ++totals.runs;
   totals.messages += outcome.messages;
   totals.time += outcome.time;
+  totals.settled = std::max(totals.settled, outcome.settled);
   add(outcome.answers, totals.answers);
   add(outcome.faults, totals.faults);
   add(outcome.counters, totals.counters);
@@ -181,6 +202,8 @@ void print_totals(const Totals& totals, Nanos took) {
               static_cast<double>(totals.runs) / seconds,
               std::chrono::duration<double>(totals.time).count() / seconds,
               static_cast<double>(totals.messages) / seconds);
+  std::printf("settled     at most %.2f s after the last fault\n",
+              std::chrono::duration<double>(totals.settled).count());
   print_counts("answers", totals.answers);
   print_counts("faults", totals.faults);
   print_counts("reached", totals.counters);
@@ -208,6 +231,10 @@ int run_sim(const SimOptions& options) {
   if (scenarios->empty()) {
     scenarios->push_back({});
   }
+  const auto roles = roles_of_topology(options.topology);
+  if (!roles) {
+    return report(roles.error());
+  }
   const Instant began = monotonic_now();
   Totals totals;
   bool all_reached = true;
@@ -217,7 +244,8 @@ int run_sim(const SimOptions& options) {
     const Counts before = std::exchange(totals.counters, {});
     for (std::uint64_t seed = seeds.first; seed <= seeds.second; ++seed) {
       if (named.file.empty()) {
-        named.scenario = sim::drawn_scenario(seed, options.nodes);
+        named.scenario = roles->empty() ? sim::drawn_scenario(seed, options.nodes)
+                                        : sim::drawn_scenario(seed, *roles);
       }
       if (const int status = run_one(options, named, seed, totals); status != 0) {
         return status;

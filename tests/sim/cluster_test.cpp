@@ -1,5 +1,6 @@
 // A cluster of processes answers like one node, and goes on when any of them dies, stops or is cut
 // off.
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <string>
 #include <vector>
@@ -208,4 +209,30 @@ TEST_CASE("the same seed gives the same run") {
   };
   CHECK(run(5) == run(5));
   CHECK(run(5) != run(6));
+}
+
+TEST_CASE("a gateway tells the story of a request that a router of another node owned") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kGateway, kRouter, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    testing::Clients& clients = world.clients(NodeId{0});
+    const RequestId request = clients.ask(testing::wanted(seed, 100, 20));
+    REQUIRE(world.run_until_all_over(seconds(30)));
+    world.run_for(seconds(1));
+    const auto story = world.node(NodeId{0}).explain(request);
+    REQUIRE(story.has_value());
+    REQUIRE(story->entries.size() >= 6);
+    CHECK(story->entries.front().event == "received");
+    CHECK(story->entries.back().state == "finished");
+    const auto happened_at = [&story](NodeId node) {
+      return std::any_of(story->entries.begin(), story->entries.end(), [node](const auto& entry) {
+        return entry.node == node;
+      });
+    };
+    CHECK(happened_at(NodeId{1}));
+    CHECK(happened_at(NodeId{2}));
+    CHECK(happened_at(NodeId{3}));
+    CHECK_FALSE(world.node(NodeId{1}).explain(request).has_value());
+  }
 }

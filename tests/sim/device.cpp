@@ -51,6 +51,7 @@ void Device::start_next() {
   for (auto& queue : queues_) {
     if (!queue.empty()) {
       running_ = std::move(queue.front());
+      works_since_ = timeline_.now();
       queue.pop_front();
       timeline_.after(cost_of(*running_) * factor_, [this, alive = alive_] {
         if (*alive) {

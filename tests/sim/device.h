@@ -51,6 +51,9 @@ class Device final : public kernels::Launcher {
 
   bool memory_is_free();
 
+  // Since when it works on what it works on now; none: it has nothing to do.
+  std::optional<Instant> works_since() const { return running_ ? works_since_ : std::nullopt; }
+
  private:
   using Work = std::variant<kernels::Launch, kernels::KvExport, kernels::KvImport>;
 
@@ -64,6 +67,7 @@ class Device final : public kernels::Launcher {
   StepCost cost_;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
   std::optional<Work> running_;
+  std::optional<Instant> works_since_;
   bool due_ = false;  // `running_` would be complete, but the device is held
   bool held_ = false;
   std::int64_t factor_ = 1;

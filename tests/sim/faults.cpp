@@ -24,7 +24,8 @@ constexpr std::array kAllKinds = {Fault::KILL,
                                   Fault::DROP_BULK,
                                   Fault::CORRUPT_BULK,
                                   Fault::SLOW_LINK,
-                                  Fault::STORE_AWAY};
+                                  Fault::STORE_AWAY,
+                                  Fault::DRAIN};
 
 std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, std::size_t nodes) {
   std::vector<std::string> parts;
@@ -81,6 +82,9 @@ void begin(World& world, const Fault& fault) {
     case Fault::KILL:
       world.kill(node);
       return;
+    case Fault::DRAIN:
+      world.drain(node);
+      return;
     case Fault::PAUSE:
       world.pause(node, true);
       return;
@@ -125,6 +129,7 @@ void end(World& world, const Fault& fault) {
   const NodeId peer{fault.peer()};
   switch (fault.kind()) {
     case Fault::KILL:
+    case Fault::DRAIN:
       if (!world.alive(node)) {
         world.restart(node);
       }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tests/sim/scenario.h"
+#include "tests/sim/violation.h"
 #include "tests/sim/workload.h"
 
 namespace shoal::sim {
@@ -12,9 +12,9 @@ struct Finished {
   World& world;
   const Workload& workload;
   const kernels::SimModel& model;
-  bool all_over = false;     // in the time given
-  bool whole_again = false;  // likewise, after the faults
-  bool memory_free = false;  // likewise, after the last answer
+  bool whole_again = false;  // after the faults, in the time given
+  bool settled = false;      // likewise: everything that was open is over
+  bool memory_free = false;  // likewise: after the last answer
 };
 
 std::vector<Violation> check_invariants(const Finished& run);

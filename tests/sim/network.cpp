@@ -27,23 +27,20 @@ class Network::Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
-  void send(int from, std::optional<std::string> item) {
-    if (sides_[from].closed) {
+  void send(int from, std::string bytes) {
+    if (!network_.tamper_) {
+      put(from, std::move(bytes));
       return;
     }
     const int to = 1 - from;
-    const Instant now = network_.timeline_.now();
-    Instant& last = sides_[to].last_arrival;
-    last = std::max(last, now + network_.latency_(nodes_[from], nodes_[to]));
-    network_.timeline_.after(last - now,
-                             [self = shared_from_this(), to, item = std::move(item)]() mutable {
-                               self->arrive(to, std::move(item));
-                             });
+    for (std::string& instead : network_.tamper_(nodes_[from], nodes_[to], std::move(bytes))) {
+      put(from, std::move(instead));
+    }
   }
 
   void close(int side) {
     if (!sides_[side].closed) {
-      send(side, std::nullopt);
+      put(side, std::nullopt);
       sides_[side].closed = true;
       sides_[side].events = {};
     }
@@ -79,6 +76,20 @@ class Network::Connection : public std::enable_shared_from_this<Connection> {
     std::deque<std::optional<std::string>> held;  // by a cut
   };
 
+  void put(int from, std::optional<std::string> item) {
+    if (sides_[from].closed) {
+      return;
+    }
+    const int to = 1 - from;
+    const Instant now = network_.timeline_.now();
+    Instant& last = sides_[to].last_arrival;
+    last = std::max(last, now + network_.latency_(nodes_[from], nodes_[to]));
+    network_.timeline_.after(last - now,
+                             [self = shared_from_this(), to, item = std::move(item)]() mutable {
+                               self->arrive(to, std::move(item));
+                             });
+  }
+
   void arrive(int to, std::optional<std::string> item) {
     if (network_.is_cut(nodes_[0], nodes_[1]) || !sides_[to].held.empty()) {
       sides_[to].held.push_back(std::move(item));
@@ -104,7 +115,6 @@ class Network::Connection : public std::enable_shared_from_this<Connection> {
       side.early.push_back(std::move(bytes));
       return;
     }
-    ++network_.delivered_;
     side.events->received(std::move(bytes));
   }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,10 @@ class Network {
 
   bool is_cut(NodeId a, NodeId b) const { return cuts_.contains(pair(a, b)); }
 
-  std::uint64_t delivered() const { return delivered_; }
+  // What becomes of a message when it is sent: the messages that go on the way instead, in order.
+  using Tamper = std::function<std::vector<std::string>(NodeId from, NodeId to, std::string bytes)>;
+
+  void tamper(Tamper tamper) { tamper_ = std::move(tamper); }
 
  private:
   class Connection;
@@ -52,7 +56,7 @@ class Network {
   std::set<std::pair<NodeId, NodeId>> cuts_;
   std::vector<Port*> ports_;  // by NodeId; null: nobody listens
   std::vector<std::shared_ptr<Connection>> connections_;
-  std::uint64_t delivered_ = 0;
+  Tamper tamper_;
 };
 
 }  // namespace shoal::sim

@@ -65,6 +65,8 @@ RequestId Clients::ask(const Wanted& request) {
     const auto [client, added] = clients_.emplace(
         submission.request, Client{Stream(submission, limits_, clock_()), {}, request});
     todo.submissions.push_back(client->second.stream.submission());
+    due_ = std::min(due_, client->second.stream.next_due());
+    ++open_;
   }
   act(std::move(todo));
   return submission.request;
@@ -75,8 +77,7 @@ void Clients::leave(RequestId request) {
   {
     const std::lock_guard lock(mutex_);
     Client& client = clients_.at(request);
-    client.stream.on_client_left();
-    client.answer.left = true;
+    close(client, client.answer.left);
     todo.closed.push_back(request);
   }
   act(std::move(todo));
@@ -87,9 +88,17 @@ void Clients::reset_connections() {
   const std::lock_guard lock(mutex_);
   dead_ = true;
   for (auto& [request, client] : clients_) {
-    client.answer.reset = !client.answer.over();
-    client.stream.on_client_left();
+    if (!client.answer.over()) {
+      close(client, client.answer.reset);
+    }
   }
+}
+
+// The connection is gone, for one of the reasons.
+void Clients::close(Client& client, bool& how) {
+  open_ -= client.answer.over() ? 0 : 1;
+  how = true;
+  client.stream.on_client_left();
 }
 
 std::vector<RequestId> Clients::requests() const {
@@ -126,7 +135,9 @@ void Clients::deliver(std::vector<TokenRun> runs) {
     }
     for (TokenRun& run : runs) {
       Client& client = clients_.at(run.request);
+      const std::size_t before = client.answer.tokens.size();
       take(client, client.stream.on_tokens(std::move(run), clock_()), todo);
+      read(client, client.answer.tokens.size() - before, todo);
       answered.emplace_back(client.stream.request(), client.answer.tokens.size());
     }
   }
@@ -155,17 +166,55 @@ void Clients::pass_time() {
   Todo todo;
   {
     const std::lock_guard lock(mutex_);
+    if (clock_() < due_) {
+      return;
+    }
+    due_ = Instant::max();
     for (auto& [request, client] : clients_) {
       if (!client.stream.done() && clock_() >= client.stream.next_due()) {
         take(client, client.stream.on_time(clock_()), todo);
+      }
+      if (!client.stream.done()) {
+        due_ = std::min(due_, client.stream.next_due());
       }
     }
   }
   act(std::move(todo));
 }
 
+// A client that reads slower than tokens come is cut off when too many wait for it.
+void Clients::read(Client& client, std::size_t arrived, Todo& todo) {
+  if (client.asked.reads_per_s == 0 || client.answer.over()) {
+    client.unread = 0;
+    return;
+  }
+  const Instant now = clock_();
+  if (client.unread > 0) {
+    const std::int64_t had = (now - client.read_at).count() * client.asked.reads_per_s /
+                             Nanos(std::chrono::seconds(1)).count();
+    client.unread = std::max<std::int64_t>(0, client.unread - had);
+  }
+  client.read_at = now;
+  client.unread += static_cast<std::int64_t>(arrived);
+  if (client.unread > unread_limit_) {
+    close(client, client.answer.cut);
+    client.unread = 0;
+    todo.closed.push_back(client.stream.request());
+  }
+}
+
+std::int64_t Clients::most_unread() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t most = 0;
+  for (const auto& [request, client] : clients_) {
+    most = std::max(most, client.unread);
+  }
+  return most;
+}
+
 void Clients::take(Client& client, StreamStep step, Todo& todo) {
   Answer& answer = client.answer;
+  const bool was_over = answer.over();
   answer.tokens.insert(answer.tokens.end(), step.tokens.begin(), step.tokens.end());
   answer.basis = client.stream.basis();
   answer.attempts = client.stream.attempt().value;
@@ -187,6 +236,13 @@ void Clients::take(Client& client, StreamStep step, Todo& todo) {
   if (step.submit) {
     todo.submissions.push_back(std::move(*step.submit));
   }
+  if (answer.over() && !was_over) {
+    --open_;
+    todo.ended.push_back(client.stream.request());
+  }
+  if (!client.stream.done()) {
+    due_ = std::min(due_, client.stream.next_due());
+  }
 }
 
 // Unlocked: the front door may answer within the call.
@@ -200,6 +256,11 @@ void Clients::act(Todo todo) {
   for (const RequestId request : todo.closed) {
     door_.closed(request);
   }
+  for (const RequestId request : todo.ended) {
+    if (on_end_) {
+      on_end_(request);
+    }
+  }
   changed_.notify_all();
 }
 
@@ -210,10 +271,7 @@ Answer Clients::answer(RequestId request) const {
 
 std::size_t Clients::open() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(
-      std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
-        return !entry.second.answer.over();
-      }));
+  return open_;
 }
 
 bool Clients::wait(const std::function<bool()>& until, Nanos limit) {

@@ -21,7 +21,8 @@ struct Wanted {
   Sampling sampling;
   BasisMode mode = BasisMode::kBounded;
   std::uint32_t choice = 0;
-  Instant deadline = Instant::max() - std::chrono::hours(1);
+  Instant deadline = Instant(Nanos::max() / 2);  // far away on every clock
+  std::int64_t reads_per_s = 0;                  // tokens; 0: as they come
 };
 
 // A request with a prompt drawn from `seed`.
@@ -43,9 +44,10 @@ struct Answer {
   int terminal_events = 0;
   std::optional<Instant> ended;
   bool left = false;
+  bool cut = false;    // its client did not read
   bool reset = false;  // the connection broke with the gateway's process
 
-  bool over() const { return terminal_events > 0 || left || reset; }
+  bool over() const { return terminal_events > 0 || left || cut || reset; }
 };
 
 class Clients final : public ShardInbox {
@@ -71,6 +73,15 @@ class Clients final : public ShardInbox {
   // What streams have to do because time passed.
   void pass_time();
   Answer answer(RequestId request) const;
+
+  // Most tokens that wait for one client to read them; whoever has more is cut off.
+  void set_unread_limit(std::int64_t tokens) { unread_limit_ = tokens; }
+
+  std::int64_t most_unread() const;
+
+  // Calls back after each answer that ended by itself, unlocked.
+  void on_end(std::function<void(RequestId)> callback) { on_end_ = std::move(callback); }
+
   // Every request ever asked here.
   std::vector<RequestId> requests() const;
   Wanted asked(RequestId request) const;
@@ -84,15 +95,20 @@ class Clients final : public ShardInbox {
     Stream stream;
     Answer answer;
     Wanted asked;
+    std::int64_t unread = 0;  // tokens, when it last read
+    Instant read_at{};
   };
 
   struct Todo {
     std::vector<std::pair<RequestId, StreamStop>> stops;
     std::vector<Submission> submissions;
     std::vector<RequestId> closed;
+    std::vector<RequestId> ended;
   };
 
   void take(Client& client, StreamStep step, Todo& todo);
+  void read(Client& client, std::size_t arrived, Todo& todo);
+  void close(Client& client, bool& how);
   void act(Todo todo);
   bool wait(const std::function<bool()>& until, Nanos limit);
 
@@ -100,9 +116,13 @@ class Clients final : public ShardInbox {
   std::function<Instant()> clock_;
   StreamLimits limits_;
   std::function<void(RequestId, std::size_t)> on_tokens_;
+  std::function<void(RequestId)> on_end_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<RequestId, Client> clients_;
+  std::size_t open_ = 0;
+  Instant due_ = Instant::max();  // no stream has anything to do before
+  std::int64_t unread_limit_ = INT64_MAX;
   std::uint64_t next_;
   bool dead_ = false;
 };

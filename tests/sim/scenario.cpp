@@ -14,6 +14,7 @@
 #include "tests/sim/counters.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/invariants.h"
+#include "tests/sim/monitor.h"
 #include "tests/sim/workload.h"
 
 namespace shoal::sim {
@@ -64,9 +65,10 @@ kernels::SimModel model_of(const scenario::Scenario& scenario) {
   return model;
 }
 
-WorldSetup setup_of(const scenario::Scenario& scenario, std::uint64_t seed) {
+WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& options) {
   WorldSetup setup;
-  setup.seed = seed;
+  setup.seed = options.seed;
+  setup.tamper = options.tamper;
   setup.nodes.clear();
   for (const std::string& node : scenario.node()) {
     setup.nodes.push_back(roles_of(node).value());
@@ -77,6 +79,7 @@ WorldSetup setup_of(const scenario::Scenario& scenario, std::uint64_t seed) {
   setup.cost.row = microseconds(scenario.device().row_us());
   setup.stream.progress = milliseconds(scenario.clients().progress_ms());
   setup.stream.first_token = milliseconds(scenario.clients().first_token_ms());
+  setup.unread_tokens = scenario.clients().unread_tokens();
   setup.configure = [&scenario](Config& config) {
     config.MergeFrom(scenario.config());
     config.mutable_log()->set_level("debug");
@@ -90,6 +93,7 @@ void count_answers(const Workload& workload, std::map<std::string, std::int64_t>
     const bool expired = answer.error && answer.error->code == Code::kDeadline;
     ++counts[answer.reset   ? "reset"
              : answer.left  ? "cancelled"
+             : answer.cut   ? "cut"
              : expired      ? "expired"
              : answer.error ? "failed"
                             : "completed"];
@@ -202,7 +206,9 @@ scenario::Scenario shrink(const scenario::Scenario& scenario,
 Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options) {
   Outcome outcome;
   const kernels::SimModel model = model_of(scenario);
-  World world(setup_of(scenario, options.seed));
+  World world(setup_of(scenario, options));
+  Monitor monitor(world);
+  monitor.start();
   const Instant began = world.now();
   Workload workload(world, scenario.workload());
   if (!world.run_until_whole(seconds(30))) {
@@ -219,16 +225,29 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   workload.schedule();
   const Instant quiet = world.now() + last;
   world.run([&] { return world.now() >= quiet && workload.all_came(); }, std::chrono::minutes(10));
+  const auto over = [&] { return workload.all_came() && world.all_over(); };
 
   // Liveness: nothing is broken any more.
   world.end_disturbances();
   Finished run{world, workload, model};
   run.whole_again = world.run_until_whole(seconds(30));
-  world.run_until_all_over(std::chrono::minutes(6));
-  workload.probe();
-  run.all_over = world.run_until_all_over(std::chrono::minutes(6));
-  run.memory_free = world.run(
-      [&world] { return world.memory_is_free() && world.nothing_offered(); }, seconds(60));
+  const Instant ended = world.now();
+  run.settled = world.run(over, seconds(scenario.settle_s()));
+  outcome.settled = world.now() - ended;
+  world.run(over, std::chrono::minutes(6));
+  for (int round = 0; round < scenario.probes(); ++round) {
+    workload.probe();
+    world.run_until_all_over(std::chrono::minutes(6));
+  }
+  // What was cancelled is given up within a second.
+  world.run(
+      [&world] {
+        return world.memory_is_free() && world.nothing_offered() && world.believed_answers() == 0;
+      },
+      seconds(2));
+  run.memory_free = world.memory_is_free();
+  outcome.violations.insert(
+      outcome.violations.end(), monitor.violations().begin(), monitor.violations().end());
   for (Violation& violation : check_invariants(run)) {
     outcome.violations.push_back(std::move(violation));
   }
@@ -243,31 +262,48 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   return outcome;
 }
 
+namespace {
+
+std::vector<std::string> drawn_nodes(int nodes, std::mt19937_64& random) {
+  if (nodes <= 1) {
+    return {"all"};
+  }
+  if (nodes == 2) {
+    return {"gateway router", "prefill decode"};
+  }
+  std::vector<std::string> drawn;
+  const bool apart = nodes >= 5 && random() % 2 == 0;
+  drawn.emplace_back(apart ? "router" : "gateway router");
+  if (apart) {
+    drawn.emplace_back("gateway");
+  }
+  if (nodes >= 6 && random() % 2 == 0) {
+    drawn.emplace_back("gateway router");
+  }
+  drawn.emplace_back("prefill");
+  drawn.emplace_back("decode");
+  while (std::ssize(drawn) < nodes) {
+    constexpr std::array kMore = {"prefill", "decode", "prefill decode"};
+    drawn.emplace_back(kMore[random() % kMore.size()]);
+  }
+  return drawn;
+}
+
+}  // namespace
+
 scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes) {
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15ULL ^ 0x5DEECE66DULL);
+  return drawn_scenario(seed, drawn_nodes(nodes, random));
+}
+
+scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::string>& roles) {
   std::mt19937_64 random(seed ^ 0x5DEECE66DULL);
   const auto below = [&random](std::uint64_t n) { return static_cast<int>(random() % n); };
+  const auto nodes = std::ssize(roles);
   scenario::Scenario scenario;
   scenario.set_story("drawn from seed " + std::to_string(seed));
-  if (nodes <= 1) {
-    scenario.add_node("all");
-  } else if (nodes == 2) {
-    scenario.add_node("gateway router");
-    scenario.add_node("prefill decode");
-  } else {
-    const bool apart = nodes >= 5 && below(2) == 0;
-    scenario.add_node(apart ? "router" : "gateway router");
-    if (apart) {
-      scenario.add_node("gateway");
-    }
-    if (nodes >= 6 && below(2) == 0) {
-      scenario.add_node("gateway router");
-    }
-    scenario.add_node("prefill");
-    scenario.add_node("decode");
-    while (scenario.node_size() < nodes) {
-      constexpr std::array kMore = {"prefill", "decode", "prefill decode"};
-      scenario.add_node(kMore[random() % kMore.size()]);
-    }
+  for (const std::string& node : roles) {
+    scenario.add_node(node);
   }
   scenario::Workload& work = *scenario.mutable_workload();
   work.set_requests(nodes <= 3 ? 8 + below(12) : 20 + below(60));
@@ -276,6 +312,9 @@ scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes) {
   work.set_prompt_max(20 + below(600));
   work.set_deadline_percent(below(3) == 0 ? 30 : 0);
   work.set_deadline_ms(20 + below(400));
+  work.set_turns(1 + below(3));
+  work.set_slow_percent(below(3) == 0 ? 20 : 0);
+  scenario.mutable_clients()->set_unread_tokens(16 + below(100));
   scenario.mutable_random()->set_count(nodes <= 3 ? 1 + below(4) : 3 + below(12));
   scenario.mutable_random()->set_within_ms(100 + below(1'500));
   scenario.mutable_device()->set_eos_period(below(2) == 0 ? 0 : 20);

@@ -11,6 +11,7 @@
 
 #include "schemas/result.h"
 #include "schemas/scenario.pb.h"
+#include "tests/sim/violation.h"
 #include "tests/sim/world.h"
 
 namespace shoal::sim {
@@ -21,12 +22,8 @@ Result<scenario::Scenario> parse_scenario(const std::string& text, const std::st
 
 // A scenario of its own for every seed: nodes, workload and faults are drawn from it.
 scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes);
-
-struct Violation {
-  std::string invariant;  // its name
-  std::string what;
-  std::vector<std::string> timeline;  // of the offending request
-};
+// Likewise, of nodes with these roles ("gateway router").
+scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::string>& roles);
 
 struct Outcome {
   std::uint64_t hash = 0;
@@ -36,12 +33,14 @@ struct Outcome {
   std::map<std::string, std::int64_t> answers;   // completed, failed, expired, cancelled, reset
   std::map<std::string, std::int64_t> faults;    // by kind
   std::map<std::string, std::int64_t> counters;  // of rare states
-  std::vector<std::string> events;               // if kept
+  Nanos settled{0};  // virtual, from the end of the faults until everything open was over
+  std::vector<std::string> events;  // if kept
 };
 
 struct RunOptions {
   std::uint64_t seed = 1;
   bool keep_events = false;
+  const Tamper* tamper = nullptr;
 };
 
 // The same run with its drawn faults written out.

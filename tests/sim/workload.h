@@ -1,4 +1,5 @@
-// What the simulated clients do: arrivals at the gateways, going away, stop strings, deadlines.
+// What the simulated clients do: arrivals at the gateways, going away, stop strings, deadlines,
+// reading slowly, conversations of several turns.
 // Each is a real stream behind one gateway, with the truth to compare its answer with.
 #pragma once
 
@@ -15,6 +16,7 @@ struct Asked {
   RequestId request;
   Instant deadline;
   std::int64_t stop_after = 0;  // answer tokens after which a stop string ends it; 0: none
+  int turn = 1;                 // of its conversation
 };
 
 class Workload {
@@ -37,7 +39,10 @@ class Workload {
  private:
   void arrive();
   void ask(NodeId gateway, bool plain);
-  void watch_tokens(testing::Clients& clients);
+  void ask(NodeId gateway, testing::Wanted wanted, int turn);
+  void watch(testing::Clients& clients);
+  void ended(testing::Clients& clients, RequestId request);
+  std::vector<NodeId> listening() const;
   bool chance(std::int32_t percent);
   std::int64_t between(std::int64_t low, std::int64_t high);
 

@@ -8,6 +8,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 
 #include "actors/caf.h"
+#include "tests/sim/node_ports.h"
 
 namespace shoal::sim {
 
@@ -65,10 +66,17 @@ World::World(const WorldSetup& setup)
   if (setup_.configure) {
     setup_.configure(config_);
   }
+  node_config_ = config_;
+  if (setup_.tamper != nullptr && setup_.tamper->configure) {
+    setup_.tamper->configure(node_config_);
+  }
+  if (setup_.tamper != nullptr && setup_.tamper->messages) {
+    network_.tamper(setup_.tamper->messages);
+  }
   for (std::size_t n = 0; n < setup_.nodes.size(); ++n) {
     topology_.nodes.push_back(
         {.name = "n" + std::to_string(n), .roles = setup_.nodes[n], .host = "sim"});
-    hosts_.push_back({.roles = setup_.nodes[n], .life = nullptr});
+    hosts_.emplace_back().roles = setup_.nodes[n];
   }
   topology_.hash = 1;
   for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
@@ -91,12 +99,16 @@ World::~World() {
 void World::start(NodeId node) {
   Host& host = hosts_[node.value];
   host.life = std::make_unique<Life>();
+  host.clock_ahead = std::chrono::microseconds(random_() % 86'400'000'000ULL);
+  host.draining = false;
+  host.away_since.reset();
+  host.runs_since = now();
   Life& life = *host.life;
   life.process = IncarnationId{++processes_};
   Parts parts{.shape = {},
               .backend = nullptr,
               .launcher = nullptr,
-              .clock = [this] { return now(); },
+              .clock = [this, ahead = host.clock_ahead] { return now() + ahead; },
               .log =
                   [this, node](LogLevel, std::string_view line) {
                     events_.push_back("n" + std::to_string(node.value) + " " + std::string(line));
@@ -110,11 +122,16 @@ void World::start(NodeId node) {
     parts.backend = &life.device->backend();
     parts.launcher = life.device.get();
   }
-  life.links = network_.open(node);
-  life.transport = fabric_.open(node, life.process);
+  life.links = with_clock(network_.open(node), host.clock_ahead);
+  life.transport = with_clock(fabric_.open(node, life.process), host.clock_ahead, setup_.tamper);
   if (node == topology_.owner) {
     life.store = transport::make_sim_store(
-        {record_, timeline_.scheduler(), [this](bool) {
+        {record_,
+         {parts.clock,
+          [this](Nanos delay, std::function<void()> run) {
+            timeline_.after(delay, std::move(run));
+          }},
+         [this](bool) {
            transport::StoreVerdict verdict;
            verdict.there = std::chrono::microseconds(static_cast<std::int64_t>(random_() % 2'000));
            verdict.back = verdict.there;
@@ -131,15 +148,17 @@ void World::start(NodeId node) {
                                      .transport = *life.transport,
                                      .store = life.store.get(),
                                      .process = life.process.value});
-  auto built = build_node(config_, std::move(parts));
+  const auto clock = parts.clock;
+  auto built = build_node(node_config_, std::move(parts));
   if (!built) {
     throw std::runtime_error(built.error().message);
   }
   life.node = *std::move(built);
   own_new_actors(node);
   if (host.roles.gateway) {
-    life.clients = std::make_unique<testing::Clients>(
-        *life.node, [this] { return now(); }, setup_.stream);
+    life.clients = std::make_unique<testing::Clients>(*life.node, clock, setup_.stream);
+    const bool unlimited = setup_.tamper != nullptr && setup_.tamper->unread;
+    life.clients->set_unread_limit(unlimited ? *setup_.tamper->unread : setup_.unread_tokens);
   }
 }
 
@@ -148,6 +167,7 @@ void World::kill(NodeId node) {
   Host& host = hosts_.at(node.value);
   std::unique_ptr<Life> life = std::move(host.life);
   host.paused = false;
+  host.away_since = now();
   network_.sever(node);
   fabric_.set_alive(node, life->process, false);
   life->device->stop();
@@ -167,9 +187,45 @@ void World::pause(NodeId node, bool paused) {
   say(node, paused ? "world.pause" : "world.resume");
   Host& host = hosts_.at(node.value);
   host.paused = paused;
+  if (paused) {
+    host.away_since = now();
+  } else if (host.life) {
+    host.away_since.reset();
+    host.runs_since = now();
+  }
   if (host.life) {
     host.life->device->hold(paused);
   }
+}
+
+void World::drain(NodeId node) {
+  Host& host = hosts_.at(node.value);
+  if (host.draining) {
+    return;
+  }
+  say(node, "world.drain");
+  host.draining = true;
+  host.life->node->drain(Nanos{0});
+  const Nanos declared = std::chrono::milliseconds(config_.request().drain_ms());
+  const bool other = setup_.tamper != nullptr && setup_.tamper->drain;
+  go_on({node,
+         host.life->process,
+         now() + (other ? *setup_.tamper->drain : declared),
+         now() + declared});
+}
+
+void World::go_on(const Drain& drain) {
+  const Host& host = hosts_.at(drain.node.value);
+  if (!host.life || host.life->process != drain.process) {
+    return;
+  }
+  const std::size_t open = host.life->clients ? host.life->clients->open() : 0;
+  if (host.paused || (open > 0 && now() < drain.limit)) {
+    timeline_.after(std::chrono::milliseconds(5), [this, drain] { go_on(drain); });
+    return;
+  }
+  dropped_by_drains_ += now() < drain.declared ? open : 0;
+  kill(drain.node);
 }
 
 void World::break_part(NodeId node, const std::string& part) {
@@ -200,6 +256,9 @@ void World::end_disturbances() {
   store_away_ = false;
   mend_all();
   for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
+    if (hosts_[n].life && hosts_[n].draining) {
+      kill(NodeId{n});
+    }
     if (!hosts_[n].life) {
       restart(NodeId{n});
     }
@@ -252,8 +311,12 @@ void World::own_new_actors(NodeId node) {
 }
 
 NodeId World::owner_of_job(std::size_t job) const {
-  const auto* actor = dynamic_cast<const caf::local_actor*>(runtime_->scheduler().jobs[job]);
-  return actor != nullptr && actor->id() < owners_.size() ? owners_[actor->id()] : NodeId{0};
+  const caf::resumable* ready = runtime_->scheduler().jobs[job];
+  if (ready->subtype() != caf::resumable::scheduled_actor) {
+    return NodeId{0};
+  }
+  const caf::actor_id actor = static_cast<const caf::scheduled_actor*>(ready)->id();
+  return actor < owners_.size() ? owners_[actor] : NodeId{0};
 }
 
 // One message of one ready actor whose node is not stopped, as the seed says.
@@ -337,35 +400,42 @@ bool World::run_until_whole(Nanos limit) {
       limit);
 }
 
-std::vector<testing::Clients*> World::all_clients() {
-  std::vector<testing::Clients*> all;
-  for (const auto& life : dead_) {
-    if (life->clients) {
-      all.push_back(life->clients.get());
-    }
-  }
-  for (const Host& host : hosts_) {
-    if (host.life && host.life->clients) {
-      all.push_back(host.life->clients.get());
-    }
-  }
-  return all;
+std::int64_t World::count_nodes(bool prefill) const {
+  return std::count_if(hosts_.begin(), hosts_.end(), [prefill](const Host& host) {
+    return prefill ? host.roles.prefill : host.roles.decode;
+  });
+}
+
+// The clients of a process that is gone have all been reset.
+bool World::all_over() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+    return !host.life || !host.life->clients || host.life->clients->open() == 0;
+  });
 }
 
 bool World::run_until_all_over(Nanos limit) {
-  return run(
-      [this] {
-        const auto all = all_clients();
-        return std::all_of(
-            all.begin(), all.end(), [](testing::Clients* clients) { return clients->open() == 0; });
-      },
-      limit);
+  return run([this] { return all_over(); }, limit);
 }
 
 bool World::memory_is_free() {
   return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
     return !host.life || host.life->device->memory_is_free();
   });
+}
+
+std::int64_t World::believed_answers() const {
+  std::int64_t believed = 0;
+  for (const Host& host : hosts_) {
+    if (host.life) {
+      const NodeMetrics& metrics = host.life->node->metrics();
+      believed +=
+          metrics.ledger_open + metrics.gateway_open + metrics.decode_queued + metrics.decode_live;
+      for (const auto& queued : metrics.prefill_queued) {
+        believed += queued;
+      }
+    }
+  }
+  return believed;
 }
 
 bool World::nothing_offered() {

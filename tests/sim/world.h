@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -19,9 +20,10 @@
 #include "actors/config.h"
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
-#include "tests/sim/node_clients.h"
 #include "tests/sim/device.h"
 #include "tests/sim/network.h"
+#include "tests/sim/node_clients.h"
+#include "tests/sim/tamper.h"
 #include "tests/sim/timeline.h"
 #include "transport/memory/memory_transport.h"
 #include "transport/sim/sim_store.h"
@@ -35,7 +37,9 @@ struct WorldSetup {
   kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
   StepCost cost{};
   StreamLimits stream{};
+  std::int64_t unread_tokens = 256;  // most that wait for one client; beyond, it is cut off
   std::function<void(Config&)> configure{};
+  const Tamper* tamper = nullptr;
 };
 
 class World {
@@ -55,11 +59,15 @@ class World {
   // Every node reaches every other and all are members.
   bool run_until_whole(Nanos limit = std::chrono::seconds(10));
   bool run_until_all_over(Nanos limit);
+  // No client waits for anything.
+  bool all_over() const;
 
   // Faults.
   void kill(NodeId node);                // as kill -9
   void restart(NodeId node);             // after kill
   void pause(NodeId node, bool paused);  // as SIGSTOP and SIGCONT
+  // As SIGTERM: no new requests, and the process ends when the open ones are over, or at its limit.
+  void drain(NodeId node);
   void cut(NodeId a, NodeId b);
   void mend(NodeId a, NodeId b);
   void mend_all();
@@ -81,7 +89,30 @@ class World {
 
   bool paused(NodeId node) const { return hosts_.at(node.value).paused; }
 
+  bool draining(NodeId node) const { return hosts_.at(node.value).draining; }
+
+  // Answers that a drain cut off before its limit.
+  std::size_t dropped_by_drains() const { return dropped_by_drains_; }
+
+  // Declared of all nodes.
+  const Config& config() const { return config_; }
+
+  std::int64_t unread_tokens() const { return setup_.unread_tokens; }
+
+  // Of its process, which runs from another zero than every other's.
+  Instant now_at(NodeId node) const { return now() + hosts_.at(node.value).clock_ahead; }
+
+  // Since when `node` is dead or stopped; none: it runs.
+  std::optional<Instant> away_since(NodeId node) const { return hosts_.at(node.value).away_since; }
+
+  Instant runs_since(NodeId node) const { return hosts_.at(node.value).runs_since; }
+
   bool has_clients(NodeId node) const { return hosts_.at(node.value).life->clients != nullptr; }
+
+  bool has_device(NodeId node) const { return hosts_.at(node.value).roles.has_device(); }
+
+  // Nodes that prefill, or that decode.
+  std::int64_t count_nodes(bool prefill) const;
 
   Node& node(NodeId node) { return *hosts_.at(node.value).life->node; }
 
@@ -90,9 +121,9 @@ class World {
 
   testing::Clients& clients(NodeId node) { return *hosts_.at(node.value).life->clients; }
 
-  // All clients of all lives of all gateways.
-  std::vector<testing::Clients*> all_clients();
   bool memory_is_free();
+  // What gateways, ledgers and balancers count as open.
+  std::int64_t believed_answers() const;
   bool nothing_offered();
 
   transport::Transport& transport(NodeId node) { return *hosts_.at(node.value).life->transport; }
@@ -131,9 +162,22 @@ class World {
     NodeRoles roles;
     std::unique_ptr<Life> life;  // null: killed
     bool paused = false;
+    bool draining = false;
+    Nanos clock_ahead{0};
+    std::optional<Instant> away_since;
+    Instant runs_since{};
   };
 
   void start(NodeId node);
+
+  struct Drain {
+    NodeId node;
+    IncarnationId process;
+    Instant limit;
+    Instant declared;  // limit
+  };
+
+  void go_on(const Drain& drain);
   bool step();
   bool run_ready_actor();
   void note(std::uint64_t value);
@@ -142,7 +186,8 @@ class World {
   void pass_time_of_clients();
 
   WorldSetup setup_;
-  Config config_;
+  Config config_;       // as declared
+  Config node_config_;  // as the nodes have it
   Topology topology_;
   std::mt19937_64 random_;
   std::shared_ptr<Runtime> runtime_;
@@ -160,6 +205,7 @@ class World {
   std::map<std::pair<NodeId, NodeId>, transport::Fate> spoiled_;
   std::map<std::pair<NodeId, NodeId>, Nanos> slowed_;
   bool store_away_ = false;
+  std::size_t dropped_by_drains_ = 0;
 };
 
 }  // namespace shoal::sim

@@ -1,0 +1,86 @@
+// A mistake that the simulator must find: what it breaks, under which scenario, and which
+// invariants may tell.
+//
+// To add one, write a file with one object of a class of its own, and list the file in
+// CMakeLists.txt. It may change messages and ports (Tamper), or stand in for a function of the
+// product: those that can be replaced are in stand_ins.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/interfaces.h"
+#include "actors/policy/decode_balancer.h"
+#include "actors/policy/health.h"
+#include "actors/stream.h"
+#include "tests/sim/tamper.h"
+
+namespace shoal::sim {
+
+class Defect {
+ public:
+  struct Plan {
+    const char* name;
+    const char* story;                 // the mistake in one line
+    const char* scenario;              // text of a scenario file
+    std::vector<std::string> told_by;  // invariants
+  };
+
+  explicit Defect(Plan plan);
+  virtual ~Defect() = default;
+  Defect(const Defect&) = delete;
+  Defect& operator=(const Defect&) = delete;
+
+  const Plan& plan() const { return plan_; }
+
+  // Before each run.
+  virtual void begin() {}
+
+  virtual Tamper tamper() { return {}; }
+
+  // In place of functions of the product; nothing: the real one is called.
+  virtual std::optional<StreamStep> on_time(Stream&, Instant) { return {}; }
+
+  // May change the run that the real function gets.
+  virtual void on_tokens(Stream&, TokenRun&) {}
+
+  virtual std::optional<Health> health_of(const PartPulse&) { return {}; }
+
+  virtual std::optional<Result<void>> check_kv_image() { return {}; }
+
+  virtual bool loses_blocks() { return false; }
+
+  virtual const Member* find_member(NodeId, const Member* found) { return found; }
+
+  virtual std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank>,
+                                                       const DecodeNeed&,
+                                                       std::int64_t /*max_batch*/) {
+    return {};
+  }
+
+ private:
+  Plan plan_;
+};
+
+// One that changes messages between nodes.
+class LinkDefect : public Defect {
+ public:
+  using Defect::Defect;
+
+  Tamper tamper() final;
+
+ private:
+  // What goes on the way in the place of a message, in order.
+  virtual std::vector<std::string> instead(NodeId from, NodeId to, std::string bytes) = 0;
+};
+
+// In the order of their names.
+std::vector<Defect*> all_defects();
+
+// The one that is at work now; null: none.
+Defect*& defect_at_work();
+
+}  // namespace shoal::sim

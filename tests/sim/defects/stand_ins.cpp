@@ -1,0 +1,123 @@
+// Stand in for functions of the product: the linker sends their callers here (--wrap, see
+// CMakeLists.txt, which reads the names from this file), and the defect at work decides.
+#include <span>
+
+#include "actors/kv_image.h"
+#include "actors/policy/decode_balancer.h"
+#include "actors/policy/health.h"
+#include "actors/policy/membership.h"
+#include "actors/stream.h"
+#include "kernels/kv_arena.h"
+#include "tests/sim/defects/defect.h"
+
+// A member function is called like a function with its object in front.
+#define STAND_IN(name) asm("__wrap_" name)
+#define REAL(name) asm("__real_" name)
+
+// clang-format off
+#define ON_TIME "_ZN5shoal6Stream7on_timeENSt6chrono10time_pointINS1_3_V212steady_clockENS1_8durationIlSt5ratioILl1ELl1000000000EEEEEE"
+#define ON_TOKENS "_ZN5shoal6Stream9on_tokensENS_8TokenRunENSt6chrono10time_pointINS2_3_V212steady_clockENS2_8durationIlSt5ratioILl1ELl1000000000EEEEEE"
+#define HEALTH_OF "_ZN5shoal9health_ofERKNS_9PartPulseERKNS_12HealthLimitsENSt6chrono10time_pointINS6_3_V212steady_clockENS6_8durationIlSt5ratioILl1ELl1000000000EEEEEE"
+#define CHECK_KV_IMAGE "_ZN5shoal14check_kv_imageERKNS_8HandoverERKSt6vectorISt4byteSaIS4_EE"
+#define GIVE_BLOCKS "_ZN5shoal7kernels7KvArena11give_blocksESt4spanIKNS_2IdINS_8BlockTagEjEELm18446744073709551615EE"
+#define FIND_MEMBER "_ZNK5shoal4View4findENS_2IdINS_7NodeTagEjEE"
+#define PICK_DECODE_RANK "_ZN5shoal16pick_decode_rankESt4spanIKNS_10DecodeRankELm18446744073709551615EERKNS_10DecodeNeedERKNS_9CostModelEl"
+
+// clang-format on
+
+namespace shoal::sim {
+
+StreamStep real_on_time(Stream* stream, Instant now) REAL(ON_TIME);
+StreamStep stand_in_on_time(Stream* stream, Instant now) STAND_IN(ON_TIME);
+
+StreamStep stand_in_on_time(Stream* stream, Instant now) {
+  if (Defect* defect = defect_at_work()) {
+    if (auto step = defect->on_time(*stream, now)) {
+      return *std::move(step);
+    }
+  }
+  return real_on_time(stream, now);
+}
+
+StreamStep real_on_tokens(Stream* stream, TokenRun run, Instant now) REAL(ON_TOKENS);
+StreamStep stand_in_on_tokens(Stream* stream, TokenRun run, Instant now) STAND_IN(ON_TOKENS);
+
+StreamStep stand_in_on_tokens(Stream* stream, TokenRun run, Instant now) {
+  if (Defect* defect = defect_at_work()) {
+    defect->on_tokens(*stream, run);
+  }
+  return real_on_tokens(stream, std::move(run), now);
+}
+
+Health real_health_of(const PartPulse& pulse, const HealthLimits& limits, Instant now)
+    REAL(HEALTH_OF);
+Health stand_in_health_of(const PartPulse& pulse, const HealthLimits& limits, Instant now)
+    STAND_IN(HEALTH_OF);
+
+Health stand_in_health_of(const PartPulse& pulse, const HealthLimits& limits, Instant now) {
+  if (Defect* defect = defect_at_work()) {
+    if (const auto health = defect->health_of(pulse)) {
+      return *health;
+    }
+  }
+  return real_health_of(pulse, limits, now);
+}
+
+Result<void> real_check_kv_image(const Handover& handover, const std::vector<std::byte>& image)
+    REAL(CHECK_KV_IMAGE);
+Result<void> stand_in_check_kv_image(const Handover& handover, const std::vector<std::byte>& image)
+    STAND_IN(CHECK_KV_IMAGE);
+
+Result<void> stand_in_check_kv_image(const Handover& handover,
+                                     const std::vector<std::byte>& image) {
+  if (Defect* defect = defect_at_work()) {
+    if (auto checked = defect->check_kv_image()) {
+      return *std::move(checked);
+    }
+  }
+  return real_check_kv_image(handover, image);
+}
+
+void real_give_blocks(kernels::KvArena* arena, std::span<const BlockId> blocks) REAL(GIVE_BLOCKS);
+void stand_in_give_blocks(kernels::KvArena* arena, std::span<const BlockId> blocks)
+    STAND_IN(GIVE_BLOCKS);
+
+void stand_in_give_blocks(kernels::KvArena* arena, std::span<const BlockId> blocks) {
+  Defect* defect = defect_at_work();
+  if (defect == nullptr || !defect->loses_blocks()) {
+    real_give_blocks(arena, blocks);
+  }
+}
+
+const Member* real_find_member(const View* view, NodeId node) REAL(FIND_MEMBER);
+const Member* stand_in_find_member(const View* view, NodeId node) STAND_IN(FIND_MEMBER);
+
+const Member* stand_in_find_member(const View* view, NodeId node) {
+  const Member* member = real_find_member(view, node);
+  Defect* defect = defect_at_work();
+  return defect == nullptr ? member : defect->find_member(node, member);
+}
+
+std::optional<DecodeChoice> real_pick_decode_rank(std::span<const DecodeRank> ranks,
+                                                  const DecodeNeed& need,
+                                                  const CostModel& cost,
+                                                  std::int64_t max_batch) REAL(PICK_DECODE_RANK);
+std::optional<DecodeChoice> stand_in_pick_decode_rank(std::span<const DecodeRank> ranks,
+                                                      const DecodeNeed& need,
+                                                      const CostModel& cost,
+                                                      std::int64_t max_batch)
+    STAND_IN(PICK_DECODE_RANK);
+
+std::optional<DecodeChoice> stand_in_pick_decode_rank(std::span<const DecodeRank> ranks,
+                                                      const DecodeNeed& need,
+                                                      const CostModel& cost,
+                                                      std::int64_t max_batch) {
+  if (Defect* defect = defect_at_work()) {
+    if (const auto choice = defect->pick_decode_rank(ranks, need, max_batch)) {
+      return choice;
+    }
+  }
+  return real_pick_decode_rank(ranks, need, cost, max_batch);
+}
+
+}  // namespace shoal::sim

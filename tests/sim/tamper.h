@@ -1,0 +1,28 @@
+// What a planted defect changes of a world's ports: nothing, where a function is not set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/config.h"
+#include "schemas/ids.h"
+
+namespace shoal::sim {
+
+struct Tamper {
+  // Of all nodes; what is checked stays what the scenario says.
+  std::function<void(Config&)> configure;
+  // The messages that go on the way instead of one, in order.
+  std::function<std::vector<std::string>(NodeId from, NodeId to, std::string bytes)> messages;
+  // Which buffer is fetched instead.
+  std::function<BufferKey(NodeId from, BufferKey key)> fetched;
+  // Longest wait of a drain.
+  std::optional<Nanos> drain;
+  // Tokens that may wait for a client that does not read.
+  std::optional<std::int64_t> unread;
+};
+
+}  // namespace shoal::sim

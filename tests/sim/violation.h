@@ -1,0 +1,15 @@
+// An invariant that did not hold.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shoal::sim {
+
+struct Violation {
+  std::string invariant;  // its name
+  std::string what;
+  std::vector<std::string> timeline;  // of the offending request
+};
+
+}  // namespace shoal::sim
