@@ -67,18 +67,26 @@ void DecodeGroup::rewire(const Rewire& message) {
   const WiringPtr before = std::exchange(seat.wiring, message.wiring);
   received.resize(seat.wiring->nodes.size());
   std::vector<AttemptKey> orphaned;
+  std::vector<std::pair<RouterActor, AttemptLost>> unheard;
   for (std::uint32_t n = 0; n < received.size(); ++n) {
     if (seat.wiring->lost(before->site(NodeId{n}))) {
       received[n] = 0;
       for (const auto& [key, work] : held) {
         if (work.placement->router == NodeId{n}) {
           orphaned.push_back(key);
+        } else if (work.placement->submission->gateway == NodeId{n}) {
+          unheard.emplace_back(
+              seat.router_of(*work.placement),
+              AttemptLost{key, Error{Code::kPeerLost, "its tokens do not reach the gateway"}, {}});
         }
       }
     }
   }
   for (const AttemptKey& key : orphaned) {
     release({key});
+  }
+  for (auto& [router, loss] : unheard) {
+    notify(router, std::move(loss));  // which releases it here
   }
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     const DecodeWorkerActor& worker = seat.wiring->decode_workers[r];

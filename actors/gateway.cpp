@@ -159,6 +159,10 @@ void Gateway::close(CloseRequest message) {
 }
 
 void Gateway::deliver(TokenBatch& batch) {
+  std::erase_if(batch.runs, [this](const TokenRun& run) {
+    const auto entry = open.find(run.request);
+    return run.tokens.empty() && (entry == open.end() || entry->second.attempt != run.attempt);
+  });
   for (const TokenRun& run : batch.runs) {
     const auto entry = open.find(run.request);
     if (entry == open.end() || entry->second.attempt != run.attempt) {

@@ -95,6 +95,7 @@ struct Router {
   void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
   NodeId place_of(const Entry& entry, RequestEvent event) const;
   void note(const Entry& entry, NodeId node, std::string_view event, TimelineFields fields) const;
+  void tell_end(const Entry& entry, std::int64_t tokens) const;
   void execute(Entry& entry, std::uint8_t commands, const Cause& cause);
   void report(const Entry& entry, const Cause& cause);
   void release_everywhere(const AttemptKey& key);
@@ -339,6 +340,21 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
   if (is_terminal(entry.state)) {
     count_end(entry, cause);
   }
+  if (event == RequestEvent::kAnswerDone) {
+    tell_end(entry, cause.tokens);
+  }
+}
+
+// An empty run where the answer ends: tokens came to the gateway on another link, which may have
+// been lost with the last of them. A stream that has them all is over and hears nothing of it.
+void Router::tell_end(const Entry& entry, std::int64_t tokens) const {
+  const Submission& submission = *entry.submission;
+  TokenRun end;
+  end.request = submission.request;
+  end.attempt = submission.attempt;
+  end.first_position = static_cast<Position>(submission.prompt->size()) + tokens;
+  notify(seat.wiring->at(submission.gateway).gateway,
+         TokenBatch{submission.shard, {std::move(end)}});
 }
 
 void Router::log_state(const Entry& entry, RequestEvent event, const Cause& cause) const {

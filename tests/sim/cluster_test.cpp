@@ -236,3 +236,26 @@ TEST_CASE("a gateway tells the story of a request that a router of another node 
     CHECK_FALSE(world.node(NodeId{1}).explain(request).has_value());
   }
 }
+
+// Tokens go straight from decode to the gateway; the router has other links to both.
+TEST_CASE("tokens that were lost with their link are asked for again soon") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    const NodeId gateway{0};
+    const NodeId decode{3};
+    World world(setup_of({kGateway, kRouter, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    // Some of the answers end while the link is cut, some are still going on when it is lost.
+    const std::vector<Asked> asked = {
+        {&world.clients(gateway), world.clients(gateway).ask(testing::wanted(seed, 100, 20))},
+        {&world.clients(gateway),
+         world.clients(gateway).ask(testing::wanted(seed + 1, 50, 1'000))}};
+    REQUIRE(world.run([&asked] { return tokens_of(asked) >= 8; }, seconds(10)));
+    world.cut(gateway, decode);
+    world.run_for(seconds(2));
+    world.mend(gateway, decode);
+    REQUIRE(world.run_until_all_over(seconds(15)));
+    check_truth(asked);
+    CHECK(settle_memory(world));
+  }
+}
