@@ -127,6 +127,7 @@ struct Supervisor {
   template <class Visit>
   void for_each_pipeline_part(Visit visit) const;
   void start_cluster();
+  bool needs_link(NodeId remote) const;
   void start_peer(NodeId remote);
   void start_membership();
   void begin_life();
@@ -194,11 +195,22 @@ void Supervisor::start_cluster() {
     start_membership();
   }
   for (std::uint32_t n = 0; n < peers.size(); ++n) {
-    if (NodeId{n} != wiring.self) {
+    if (needs_link(NodeId{n})) {
       start_peer(NodeId{n});
     }
   }
   tell_wiring();
+}
+
+// Prefill and decode nodes say nothing to each other: KV goes by the transport. So a cluster has
+// links and heartbeats in the number of its nodes, not in its square.
+bool Supervisor::needs_link(NodeId remote) const {
+  const Topology& topology = node->cluster->topology;
+  const auto talks_to_all = [&topology](NodeId id) {
+    const NodeRoles& roles = topology.nodes[id.value].roles;
+    return roles.gateway || roles.router || id == topology.owner;
+  };
+  return remote != wiring.self && (talks_to_all(remote) || talks_to_all(wiring.self));
 }
 
 void Supervisor::start_membership() {
@@ -479,16 +491,19 @@ void Supervisor::judge(Instant now) {
   node->health.publish(std::move(health), now);
 }
 
-// A node without a link is missing here, whatever the view says. Without a router, a prefill and a
-// decode somewhere nothing can be served.
+// A node whose link is needed and gone is missing here, whatever the view says. Without a router, a
+// prefill and a decode somewhere nothing can be served.
 void Supervisor::judge_nodes(NodeHealth& health) const {
   NodeRoles reached;
   for (std::uint32_t n = 0; n < wiring.nodes.size(); ++n) {
     const NodeParts& parts = wiring.nodes[n];
+    const bool is_member = view->find(NodeId{n}) != nullptr;
+    const bool is_linked = NodeId{n} == wiring.self || needs_link(NodeId{n});
+    const bool is_up = NodeId{n} == wiring.self ? joined : is_linked ? links[n] != 0 : is_member;
+    const NodeRoles& roles = node->cluster->topology.nodes[n].roles;
     reached.router |= static_cast<bool>(parts.router);
-    reached.prefill |= static_cast<bool>(parts.prefill_group);
-    reached.decode |= static_cast<bool>(parts.decode_group);
-    const bool is_up = NodeId{n} == wiring.self ? joined : links[n] != 0;
+    reached.prefill |= is_linked ? static_cast<bool>(parts.prefill_group) : is_up && roles.prefill;
+    reached.decode |= is_linked ? static_cast<bool>(parts.decode_group) : is_up && roles.decode;
     PartHealth part{"node." + node->cluster->topology.nodes[n].name, PartState::kOk, "", Nanos{0}};
     if (!is_up) {
       part.state = PartState::kDegraded;

@@ -33,7 +33,7 @@ config {{ compute {{ threads: 1 }} kv {{ blocks: 256 }} log {{ level: "debug" }}
 
 class LoggedCluster(Cluster):
     def __init__(self, owner, /, **roles):
-        self.logs = {}
+        self.logs, self.owner, self.roles = {}, owner, roles
         super().__init__(topology(owner, **roles))
         for name in roles:
             self.await_linked(name)
@@ -43,7 +43,10 @@ class LoggedCluster(Cluster):
         self.logs[name] = Log(self.nodes[name])
 
     def others(self, name):
-        return [log for other, log in self.logs.items() if other != name]
+        """The logs of the nodes that have a link to it: prefill and decode nodes have none to each other."""
+        def talks_to_all(node):
+            return node == self.owner or "gateway" in self.roles[node] or "router" in self.roles[node]
+        return [log for other, log in self.logs.items() if other != name and (talks_to_all(other) or talks_to_all(name))]
 
     def await_lost(self, name, since):
         """Until all others have noticed; when the last one did."""
@@ -265,7 +268,8 @@ class Gateways(unittest.TestCase):
         self.await_idle()
         idle = time.time()
         router = self.cluster.logs["middle"]
-        cancelled = max(router.wait_for("request.cancelled", fault, request=request)[0] for request in streams.requests)
+        # Failed: the decode node noticed first, and told the router.
+        cancelled = max(router.wait_for("request.(cancelled|failed)", fault, request=request)[0] for request in streams.requests)
         print(f"\ngateway killed: noticed by all after {1000 * (noticed - fault):.0f} ms, all work cancelled after "
               f"{1000 * (cancelled - fault):.0f} ms, all KV free after {1000 * (idle - fault):.0f} ms", flush=True)
         answers = streams.answers()
