@@ -49,7 +49,8 @@ struct LogprobEntry {
 enum class Finish : std::uint8_t { kNone, kStop, kLength };
 
 // New tokens of one stream, in order. first_position counts in the whole sequence (prompt
-// included).
+// included). Without tokens it says that the answer ends there, to a stream that has not seen it
+// end.
 struct TokenRun {
   RequestId request;
   AttemptId attempt;
