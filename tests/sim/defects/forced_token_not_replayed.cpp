@@ -1,44 +1,23 @@
 // A later attempt computes another token in the place of the last one that was sent.
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/sim/defects/defect.h"
-#include "tests/sim/defects/frames.h"
+#include "tests/sim/defects/resubmission.h"
 
 namespace shoal::sim {
 namespace {
 
-constexpr char kScenario[] = R"(
-node: "gateway"
-node: "router"
-node: "prefill"
-node: "decode"
-node: "decode"
-workload { requests: 40 gap_us: 5000 answer_min: 20 answer_max: 60 leave_percent: 0 }
-fault { kind: KILL node: 3 at_ms: 150 for_ms: 600 }
-config { request { attempts: 20 } }
-)";
-
-class ForcedTokenNotReplayed final : public LinkDefect {
+class ForcedTokenNotReplayed final : public ResubmissionDefect {
  public:
   ForcedTokenNotReplayed()
-      : LinkDefect(
+      : ResubmissionDefect(
             {"forced_token_not_replayed",
              "A later attempt computes another token in the place of the last one that was sent.",
-             kScenario,
+             kResumed,
              {"true_tokens"}}) {}
 
  private:
-  std::vector<std::string> instead(NodeId, NodeId, std::string bytes) override {
-    const auto submit = message_in<Submit>(bytes);
-    if (!submit || submit->submission->forced.empty()) {
-      return {std::move(bytes)};
+  void spoil(Submission& submission) const override {
+    if (!submission.forced.empty()) {
+      submission.forced.back() = submission.prompt->back();
     }
-    Submission other = *submit->submission;
-    other.forced.back() = other.prompt->back();
-    return {with_message(bytes, Submit{std::make_shared<const Submission>(std::move(other))})};
   }
 } planted;
 

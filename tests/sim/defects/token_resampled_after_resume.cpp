@@ -1,44 +1,19 @@
 // A later attempt draws its tokens under another seed.
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/sim/defects/defect.h"
-#include "tests/sim/defects/frames.h"
+#include "tests/sim/defects/resubmission.h"
 
 namespace shoal::sim {
 namespace {
 
-constexpr char kScenario[] = R"(
-node: "gateway"
-node: "router"
-node: "prefill"
-node: "decode"
-node: "decode"
-workload { requests: 40 gap_us: 5000 answer_min: 20 answer_max: 60 leave_percent: 0 }
-fault { kind: KILL node: 3 at_ms: 150 for_ms: 600 }
-config { request { attempts: 20 } }
-)";
-
-class TokenResampledAfterResume final : public LinkDefect {
+class TokenResampledAfterResume final : public ResubmissionDefect {
  public:
   TokenResampledAfterResume()
-      : LinkDefect({"token_resampled_after_resume",
-                    "A later attempt draws its tokens under another seed.",
-                    kScenario,
-                    {"true_tokens"}}) {}
+      : ResubmissionDefect({"token_resampled_after_resume",
+                            "A later attempt draws its tokens under another seed.",
+                            kResumed,
+                            {"true_tokens"}}) {}
 
  private:
-  std::vector<std::string> instead(NodeId, NodeId, std::string bytes) override {
-    const auto submit = message_in<Submit>(bytes);
-    if (!submit || submit->submission->attempt == AttemptId{1}) {
-      return {std::move(bytes)};
-    }
-    Submission other = *submit->submission;
-    ++other.sampling.seed;
-    return {with_message(bytes, Submit{std::make_shared<const Submission>(std::move(other))})};
-  }
+  void spoil(Submission& submission) const override { ++submission.sampling.seed; }
 } planted;
 
 }  // namespace
