@@ -61,4 +61,9 @@ NodeHealth HealthBoard::read(Instant now, Nanos oldest) const {
   return health;
 }
 
+void NodeContext::note(const RequestNoted& noted) {
+  timelines.open(noted.request, noted.tenant, noted.choice, now());
+  timelines.add(noted.request, now(), noted.entry);
+}
+
 }  // namespace shoal

@@ -144,6 +144,9 @@ struct NodeContext {
     return cluster == nullptr ? nullptr : cluster->transport;
   }
 
+  // Into the timelines.
+  void note(const RequestNoted& noted);
+
   BufferKey next_buffer() { return BufferKey{++buffers}; }
 };
 

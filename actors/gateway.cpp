@@ -35,9 +35,10 @@ struct Gateway {
   void close(CloseRequest message);
   void deliver(TokenBatch& batch);
   void fail(const AttemptFailed& message);
-  void note(const RequestNoted& message) const;
   void rewire(const Rewire& message);
 
+  // end(): the answer is over, or another attempt is the valid one.
+  std::map<RequestId, Open>::iterator find(const TokenRun& run);
   std::optional<SiteRef> router_of(RequestId request) const;
   void to_router(RequestId request, const Submit& message);
   template <class Message>
@@ -158,14 +159,18 @@ void Gateway::close(CloseRequest message) {
   }
 }
 
+std::map<RequestId, Gateway::Open>::iterator Gateway::find(const TokenRun& run) {
+  const auto entry = open.find(run.request);
+  return entry != open.end() && entry->second.attempt == run.attempt ? entry : open.end();
+}
+
 void Gateway::deliver(TokenBatch& batch) {
   std::erase_if(batch.runs, [this](const TokenRun& run) {
-    const auto entry = open.find(run.request);
-    return run.tokens.empty() && (entry == open.end() || entry->second.attempt != run.attempt);
+    return run.tokens.empty() && find(run) == open.end();
   });
   for (const TokenRun& run : batch.runs) {
-    const auto entry = open.find(run.request);
-    if (entry == open.end() || entry->second.attempt != run.attempt) {
+    const auto entry = find(run);
+    if (entry == open.end()) {
       continue;
     }
     entry->second.tokens += std::ssize(run.tokens);
@@ -185,12 +190,6 @@ void Gateway::fail(const AttemptFailed& message) {
     forget(entry);
     send_failure(message.shard, message.failure);
   }
-}
-
-void Gateway::note(const RequestNoted& message) const {
-  TimelineBoard& timelines = seat.node->timelines;
-  timelines.open(message.request, message.tenant, message.choice, seat.node->now());
-  timelines.add(message.request, seat.node->now(), message.entry);
 }
 
 // A router that was lost took its ledger along: every open stream of it tries again.
@@ -243,7 +242,7 @@ GatewayActor::behavior_type gateway(GatewayActor::stateful_pointer<Gateway> self
       [self](const CloseRequest& m) { self->state.close(m); },
       [self](TokenBatch& m) { self->state.deliver(m); },
       [self](const AttemptFailed& m) { self->state.fail(m); },
-      [self](const RequestNoted& m) { self->state.note(m); },
+      [self](const RequestNoted& m) { self->state.seat.node->note(m); },
   };
 }
 

@@ -408,21 +408,20 @@ void Router::note(const Entry& entry,
                   std::string_view event,
                   TimelineFields fields) const {
   const Submission& submission = *entry.submission;
-  TimelineEntry noted{{},
+  RequestNoted noted{submission.request,
+                     submission.tenant,
+                     submission.choice,
+                     {{},
                       node,
                       submission.attempt,
                       std::string(event),
                       std::string(to_string(entry.state)),
-                      std::move(fields)};
-  if (submission.gateway != seat.wiring->self) {
-    notify(
-        seat.wiring->at(submission.gateway).gateway,
-        RequestNoted{submission.request, submission.tenant, submission.choice, std::move(noted)});
-    return;
+                      std::move(fields)}};
+  if (submission.gateway == seat.wiring->self) {
+    seat.node->note(noted);
+  } else {
+    notify(seat.wiring->at(submission.gateway).gateway, std::move(noted));
   }
-  TimelineBoard& timelines = seat.node->timelines;
-  timelines.open(submission.request, submission.tenant, submission.choice, seat.node->now());
-  timelines.add(submission.request, seat.node->now(), std::move(noted));
 }
 
 void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {

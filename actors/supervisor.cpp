@@ -128,6 +128,8 @@ struct Supervisor {
   void for_each_pipeline_part(Visit visit) const;
   void start_cluster();
   bool needs_link(NodeId remote) const;
+  bool is_up(NodeId id) const;
+  NodeRoles reached_at(NodeId id) const;
   void start_peer(NodeId remote);
   void start_membership();
   void begin_life();
@@ -491,23 +493,38 @@ void Supervisor::judge(Instant now) {
   node->health.publish(std::move(health), now);
 }
 
-// A node whose link is needed and gone is missing here, whatever the view says. Without a router, a
-// prefill and a decode somewhere nothing can be served.
+// A node whose link is needed and gone is missing here, whatever the view says.
+bool Supervisor::is_up(NodeId id) const {
+  if (id == wiring.self) {
+    return joined;
+  }
+  return needs_link(id) ? links[id.value] != 0 : view->find(id) != nullptr;
+}
+
+// Behind a link the parts say it, elsewhere the topology.
+NodeRoles Supervisor::reached_at(NodeId id) const {
+  if (id != wiring.self && !needs_link(id)) {
+    return is_up(id) ? node->cluster->topology.nodes[id.value].roles : NodeRoles{};
+  }
+  const NodeParts& parts = wiring.nodes[id.value];
+  return {.router = static_cast<bool>(parts.router),
+          .prefill = static_cast<bool>(parts.prefill_group),
+          .decode = static_cast<bool>(parts.decode_group)};
+}
+
+// Without a router, a prefill and a decode somewhere nothing can be served.
 void Supervisor::judge_nodes(NodeHealth& health) const {
   NodeRoles reached;
   for (std::uint32_t n = 0; n < wiring.nodes.size(); ++n) {
-    const NodeParts& parts = wiring.nodes[n];
-    const bool is_member = view->find(NodeId{n}) != nullptr;
-    const bool is_linked = NodeId{n} == wiring.self || needs_link(NodeId{n});
-    const bool is_up = NodeId{n} == wiring.self ? joined : is_linked ? links[n] != 0 : is_member;
-    const NodeRoles& roles = node->cluster->topology.nodes[n].roles;
-    reached.router |= static_cast<bool>(parts.router);
-    reached.prefill |= is_linked ? static_cast<bool>(parts.prefill_group) : is_up && roles.prefill;
-    reached.decode |= is_linked ? static_cast<bool>(parts.decode_group) : is_up && roles.decode;
+    const NodeId id{n};
+    const NodeRoles roles = reached_at(id);
+    reached.router |= roles.router;
+    reached.prefill |= roles.prefill;
+    reached.decode |= roles.decode;
     PartHealth part{"node." + node->cluster->topology.nodes[n].name, PartState::kOk, "", Nanos{0}};
-    if (!is_up) {
+    if (!is_up(id)) {
       part.state = PartState::kDegraded;
-      part.cause = NodeId{n} == wiring.self ? "not a member of the cluster" : "cannot be reached";
+      part.cause = id == wiring.self ? "not a member of the cluster" : "cannot be reached";
     }
     health.parts.push_back(std::move(part));
   }
