@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "tests/sim/event_line.h"
+
 namespace shoal::sim {
 namespace {
 
@@ -71,12 +73,6 @@ bool matches(const Row& row, std::string_view line) {
   });
 }
 
-// "n2 request.finished request=..."
-std::string_view name_of(std::string_view line) {
-  const auto begin = line.find(' ') + 1;
-  return line.substr(begin, line.find(' ', begin) - begin);
-}
-
 }  // namespace
 
 std::vector<std::string> counter_names() {
@@ -90,7 +86,7 @@ std::vector<std::string> counter_names() {
 void count_events(const std::vector<std::string>& events,
                   std::map<std::string, std::int64_t>& counters) {
   for (const std::string& line : events) {
-    const std::string_view name = name_of(line);
+    const std::string_view name = event_name(line);
     for (const Row& row : kRows) {
       if (row.event == name && matches(row, line)) {
         ++counters[std::string(row.counter)];

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tests/sim/event_line.h"
+
 namespace shoal::sim {
 namespace {
 
@@ -128,10 +130,10 @@ class Checker {
   void all_are_members() {
     std::uint64_t newest = 0;
     std::string members;
-    for (const std::string& line : events_named("node.view")) {
-      if (const std::uint64_t epoch = std::stoull(field(line, "epoch")); epoch > newest) {
+    for (const std::string_view line : events_named("node.view")) {
+      if (const std::uint64_t epoch = std::stoull(event_field(line, "epoch")); epoch > newest) {
         newest = epoch;
-        members = field(line, "members");
+        members = event_field(line, "members");
       }
     }
     const auto count = std::count(members.begin(), members.end(), ':');
@@ -146,12 +148,13 @@ class Checker {
   // Every node that sees a view sees the same under its epoch.
   void one_view_an_epoch() {
     std::map<std::string, std::string> views;
-    for (const std::string& line : events_named("node.view")) {
-      const auto [known, added] = views.try_emplace(field(line, "epoch"), field(line, "members"));
-      if (!added && known->second != field(line, "members")) {
+    for (const std::string_view line : events_named("node.view")) {
+      const auto [known, added] =
+          views.try_emplace(event_field(line, "epoch"), event_field(line, "members"));
+      if (!added && known->second != event_field(line, "members")) {
         violate("one_view_an_epoch",
                 "epoch " + known->first + " is \"" + known->second + "\" and \"" +
-                    field(line, "members") + "\"",
+                    event_field(line, "members") + "\"",
                 {});
       }
     }
@@ -160,8 +163,8 @@ class Checker {
   // An attempt is in one ledger only, once.
   void one_owner() {
     std::set<std::pair<std::string, std::string>> owned;
-    for (const std::string& line : events_named("request.received")) {
-      const std::pair attempt(field(line, "request"), field(line, "attempt"));
+    for (const std::string_view line : events_named("request.received")) {
+      const std::pair attempt(event_field(line, "request"), event_field(line, "attempt"));
       if (!owned.insert(attempt).second) {
         violate(
             "one_owner",
@@ -178,9 +181,9 @@ class Checker {
     for (const char* event : {"prefill.placed", "decode.placed"}) {
       std::map<std::string, std::int64_t> taken;
       std::int64_t all = 0;
-      for (const std::string& line : events_named(event)) {
-        if (is_probe(field(line, "request"))) {
-          ++taken[field(line, "node")];
+      for (const std::string_view line : events_named(event)) {
+        if (is_probe(event_field(line, "request"))) {
+          ++taken[event_field(line, "node")];
           ++all;
         }
       }
@@ -217,39 +220,24 @@ class Checker {
   void no_busy_loop() {
     constexpr std::int64_t kMost = 500;
     std::map<std::string, std::int64_t> placed;
-    for (const std::string& line : events_named("decode.placed")) {
-      if (++placed[field(line, "request")] == kMost) {
+    for (const std::string_view line : events_named("decode.placed")) {
+      if (++placed[event_field(line, "request")] == kMost) {
         violate("no_busy_loop",
-                "request " + field(line, "request") + " was placed " + std::to_string(kMost) +
+                "request " + event_field(line, "request") + " was placed " + std::to_string(kMost) +
                     " times in decode",
-                RequestId{std::stoull(field(line, "request"))});
+                RequestId{std::stoull(event_field(line, "request"))});
       }
     }
   }
 
-  std::vector<std::string> events_named(std::string_view name) const {
-    std::vector<std::string> lines;
+  std::vector<std::string_view> events_named(std::string_view name) const {
+    std::vector<std::string_view> lines;
     for (const std::string& line : run_.world.events()) {
-      const auto begin = line.find(' ') + 1;
-      if (line.compare(begin, name.size(), name) == 0 && line.size() > begin + name.size() &&
-          line[begin + name.size()] == ' ') {
+      if (event_name(line) == name) {
         lines.push_back(line);
       }
     }
     return lines;
-  }
-
-  // "epoch=3", members="0:1 2:2": without quotes.
-  static std::string field(std::string_view line, std::string_view name) {
-    const std::string word = " " + std::string(name) + "=";
-    const auto at = line.find(word);
-    if (at == std::string_view::npos) {
-      return {};
-    }
-    std::string_view rest = line.substr(at + word.size());
-    const bool quoted = rest.starts_with('"');
-    rest.remove_prefix(quoted ? 1 : 0);
-    return std::string(rest.substr(0, rest.find(quoted ? '"' : ' ')));
   }
 
   // 4. Nothing stays on offer.

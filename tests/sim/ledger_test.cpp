@@ -8,6 +8,7 @@
 
 #include "actors/policy/request_machine.h"
 #include "tests/sim/cluster_setup.h"
+#include "tests/sim/event_line.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -50,9 +51,8 @@ std::int64_t prefilled_rows(World& world, NodeId node) {
 // Where the hand-over goes.
 NodeId decode_node(const World& world) {
   for (const std::string& line : world.events()) {
-    const auto at = line.find(" node=");
-    if (line.find("decode.placed") != std::string::npos && at != std::string::npos) {
-      return NodeId{static_cast<std::uint32_t>(std::stoul(line.substr(at + 6)))};
+    if (event_name(line) == "decode.placed") {
+      return NodeId{static_cast<std::uint32_t>(std::stoul(event_field(line, "node")))};
     }
   }
   FAIL("nothing was placed");

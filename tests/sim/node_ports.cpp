@@ -25,10 +25,10 @@ class Links final : public LinkPort {
 
 class Bulk final : public transport::Transport {
  public:
-  Bulk(std::unique_ptr<Transport> inner, Nanos ahead, const Tamper* tamper)
+  Bulk(std::unique_ptr<Transport> inner, Nanos ahead, OtherBuffer other)
       : inner_(std::move(inner)),
         ahead_(ahead),
-        tamper_(tamper) {}
+        other_(std::move(other)) {}
 
   std::uint16_t port() const override { return inner_->port(); }
 
@@ -45,9 +45,7 @@ class Bulk final : public transport::Transport {
   transport::Buffer offered(BufferKey key) const override { return inner_->offered(key); }
 
   void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) override {
-    const bool other = tamper_ != nullptr && tamper_->fetched;
-    inner_->fetch(
-        from, other ? tamper_->fetched(from, key) : key, deadline - ahead_, std::move(done));
+    inner_->fetch(from, other_ ? other_(from, key) : key, deadline - ahead_, std::move(done));
   }
 
   void on_message(std::uint8_t channel, OnMessage handler) override {
@@ -69,7 +67,7 @@ class Bulk final : public transport::Transport {
  private:
   std::unique_ptr<Transport> inner_;
   Nanos ahead_;
-  const Tamper* tamper_;
+  OtherBuffer other_;
 };
 
 }  // namespace
@@ -80,8 +78,8 @@ std::unique_ptr<LinkPort> with_clock(std::unique_ptr<LinkPort> links, Nanos ahea
 
 std::unique_ptr<transport::Transport> with_clock(std::unique_ptr<transport::Transport> transport,
                                                  Nanos ahead,
-                                                 const Tamper* tamper) {
-  return std::make_unique<Bulk>(std::move(transport), ahead, tamper);
+                                                 OtherBuffer other) {
+  return std::make_unique<Bulk>(std::move(transport), ahead, std::move(other));
 }
 
 }  // namespace shoal::sim

@@ -13,9 +13,9 @@ namespace shoal::sim {
 
 std::unique_ptr<LinkPort> with_clock(std::unique_ptr<LinkPort> links, Nanos ahead);
 
-// Also fetches what `tamper` says, which may be null.
+// Fetches what `other` says, if it is set.
 std::unique_ptr<transport::Transport> with_clock(std::unique_ptr<transport::Transport> transport,
                                                  Nanos ahead,
-                                                 const Tamper* tamper);
+                                                 OtherBuffer other);
 
 }  // namespace shoal::sim

@@ -40,7 +40,7 @@ struct Outcome {
 struct RunOptions {
   std::uint64_t seed = 1;
   bool keep_events = false;
-  const Tamper* tamper = nullptr;
+  Tamper tamper{};
 };
 
 // The same run with its drawn faults written out.

@@ -12,13 +12,15 @@
 
 namespace shoal::sim {
 
+// Which buffer is fetched instead of `key`.
+using OtherBuffer = std::function<BufferKey(NodeId from, BufferKey key)>;
+
 struct Tamper {
   // Of all nodes; what is checked stays what the scenario says.
   std::function<void(Config&)> configure;
   // The messages that go on the way instead of one, in order.
   std::function<std::vector<std::string>(NodeId from, NodeId to, std::string bytes)> messages;
-  // Which buffer is fetched instead.
-  std::function<BufferKey(NodeId from, BufferKey key)> fetched;
+  OtherBuffer fetched;
   // Longest wait of a drain.
   std::optional<Nanos> drain;
   // Tokens that may wait for a client that does not read.

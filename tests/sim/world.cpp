@@ -67,12 +67,10 @@ World::World(const WorldSetup& setup)
     setup_.configure(config_);
   }
   node_config_ = config_;
-  if (setup_.tamper != nullptr && setup_.tamper->configure) {
-    setup_.tamper->configure(node_config_);
+  if (setup_.tamper.configure) {
+    setup_.tamper.configure(node_config_);
   }
-  if (setup_.tamper != nullptr && setup_.tamper->messages) {
-    network_.tamper(setup_.tamper->messages);
-  }
+  network_.tamper(setup_.tamper.messages);
   for (std::size_t n = 0; n < setup_.nodes.size(); ++n) {
     topology_.nodes.push_back(
         {.name = "n" + std::to_string(n), .roles = setup_.nodes[n], .host = "sim"});
@@ -123,7 +121,8 @@ void World::start(NodeId node) {
     parts.launcher = life.device.get();
   }
   life.links = with_clock(network_.open(node), host.clock_ahead);
-  life.transport = with_clock(fabric_.open(node, life.process), host.clock_ahead, setup_.tamper);
+  life.transport =
+      with_clock(fabric_.open(node, life.process), host.clock_ahead, setup_.tamper.fetched);
   if (node == topology_.owner) {
     life.store = transport::make_sim_store(
         {record_,
@@ -157,8 +156,7 @@ void World::start(NodeId node) {
   own_new_actors(node);
   if (host.roles.gateway) {
     life.clients = std::make_unique<testing::Clients>(*life.node, clock, setup_.stream);
-    const bool unlimited = setup_.tamper != nullptr && setup_.tamper->unread;
-    life.clients->set_unread_limit(unlimited ? *setup_.tamper->unread : setup_.unread_tokens);
+    life.clients->set_unread_limit(setup_.tamper.unread.value_or(setup_.unread_tokens));
   }
 }
 
@@ -207,11 +205,8 @@ void World::drain(NodeId node) {
   host.draining = true;
   host.life->node->drain(Nanos{0});
   const Nanos declared = std::chrono::milliseconds(config_.request().drain_ms());
-  const bool other = setup_.tamper != nullptr && setup_.tamper->drain;
-  go_on({node,
-         host.life->process,
-         now() + (other ? *setup_.tamper->drain : declared),
-         now() + declared});
+  go_on(
+      {node, host.life->process, now() + setup_.tamper.drain.value_or(declared), now() + declared});
 }
 
 void World::go_on(const Drain& drain) {

@@ -39,7 +39,7 @@ struct WorldSetup {
   StreamLimits stream{};
   std::int64_t unread_tokens = 256;  // most that wait for one client; beyond, it is cut off
   std::function<void(Config&)> configure{};
-  const Tamper* tamper = nullptr;
+  Tamper tamper{};
 };
 
 class World {

@@ -24,9 +24,8 @@ scenario::Scenario scenario_of(const Defect& defect) {
 // The invariant that told; empty: none did.
 std::string found_by(Defect& defect, const scenario::Scenario& scenario, std::uint64_t seed) {
   defect.begin();
-  const Tamper tamper = defect.tamper();
   defect_at_work() = &defect;
-  const Outcome outcome = run_scenario(scenario, {seed, false, &tamper});
+  const Outcome outcome = run_scenario(scenario, {seed, false, defect.tamper()});
   defect_at_work() = nullptr;
   for (const Violation& violation : outcome.violations) {
     const auto& told_by = defect.plan().told_by;
@@ -65,7 +64,7 @@ TEST_CASE("the scenarios of the defects are clean without them") {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       CAPTURE(seed);
       for (const Violation& violation :
-           run_scenario(scenario_of(*defect), {seed, false, nullptr}).violations) {
+           run_scenario(scenario_of(*defect), {seed, false, {}}).violations) {
         FAIL_CHECK(violation.invariant << ": " << violation.what);
       }
     }
