@@ -29,12 +29,19 @@ struct PrefillGroup {
     bool stays = true;  // decode goes on on this device; else in another process
   };
 
+  // Its prefill is over; the rank copies its KV out or has it on offer, until it is released.
+  struct Leaving {
+    PlacementPtr placement;
+    std::uint32_t rank;
+  };
+
   PartSeat seat;
   PrefillGroupActor me;
   std::optional<PrefillSchedule> schedule;
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
   std::map<AttemptKey, Held> held;
+  std::map<AttemptKey, Leaving> leaving;
   std::vector<std::array<std::uint64_t, kPrefillClasses>> received;  // by router's NodeId
   StepId step;
   std::vector<PrefillChunk> chunks;  // of the running step
@@ -44,8 +51,9 @@ struct PrefillGroup {
   void place(const PlacePrefill& message);
   void release(const ReleaseAttempt& message);
   void step_done(const PrefillStepDone& message);
-  void join(std::uint32_t rank, PrefillWorkerActor worker);
+  void tick();
   void lose(std::uint32_t rank);
+  void lose_leaving(std::uint32_t rank);
   void lose_router(NodeId router);
 
   bool running() const;
@@ -55,6 +63,7 @@ struct PrefillGroup {
   void send_orders(std::uint32_t rank);
   void report();
   void give_up(const AttemptKey& key, Error error);
+  void tell_lost(const Placement& placement, Error error) const;
 };
 
 void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
@@ -93,6 +102,7 @@ void PrefillGroup::place(const PlacePrefill& message) {
 void PrefillGroup::release(const ReleaseAttempt& message) {
   schedule->remove(message.key.request, message.key.attempt);
   held.erase(message.key);
+  leaving.erase(message.key);
   for (const Rank& rank : ranks) {
     notify(rank.worker, message);
   }
@@ -178,6 +188,9 @@ void PrefillGroup::finish_chunks(std::uint32_t rank, const std::vector<AttemptKe
     work->second.done += chunk.rows;
     if (broken || schedule->finish_chunk(chunk.request, chunk.attempt, chunk.rows)) {
       schedule->remove(chunk.request, chunk.attempt);
+      if (!broken && !work->second.stays) {
+        leaving[key] = {work->second.placement, rank};
+      }
       held.erase(work);
     }
   }
@@ -207,6 +220,8 @@ void PrefillGroup::rewire(const Rewire& message) {
 // Its ledger is gone, and with it everybody who would release what it placed.
 void PrefillGroup::lose_router(NodeId router) {
   received[router.value] = {};
+  std::erase_if(leaving,
+                [router](const auto& entry) { return entry.second.placement->router == router; });
   std::vector<AttemptKey> orphaned;
   for (const auto& [key, work] : held) {
     if (work.placement->router == router) {
@@ -230,16 +245,41 @@ void PrefillGroup::lose(std::uint32_t rank) {
   for (const PrefillJob& job : schedule->lose_rank(rank)) {
     give_up({job.request, job.attempt}, Error{Code::kPeerLost, "the prefill worker was lost"});
   }
+  lose_leaving(rank);
   run_step();
   report();
+}
+
+// The KV that a rank was copying out or had on offer is gone with it.
+void PrefillGroup::lose_leaving(std::uint32_t rank) {
+  std::erase_if(leaving, [this, rank](const auto& entry) {
+    const bool lost = entry.second.rank == rank;
+    if (lost) {
+      tell_lost(*entry.second.placement,
+                Error{Code::kPeerLost, "the prefill worker was lost with the KV"});
+    }
+    return lost;
+  });
+}
+
+// A release that never came was lost with a link, and so was whoever sent it.
+void PrefillGroup::tick() {
+  std::erase_if(leaving, [now = seat.node->now()](const auto& entry) {
+    return now >= entry.second.placement->submission->deadline;
+  });
+  run_step();
 }
 
 void PrefillGroup::give_up(const AttemptKey& key, Error error) {
   schedule->remove(key.request, key.attempt);
   if (const auto work = held.find(key); work != held.end()) {
-    notify(seat.router_of(*work->second.placement), AttemptLost{key, std::move(error), {}});
+    tell_lost(*work->second.placement, std::move(error));
     held.erase(work);
   }
+}
+
+void PrefillGroup::tell_lost(const Placement& placement, Error error) const {
+  notify(seat.router_of(placement), AttemptLost{placement.key(), std::move(error), {}});
 }
 
 void PrefillGroup::report() {
@@ -263,7 +303,7 @@ PrefillGroupActor::behavior_type prefill_group(
       [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(self->state.schedule->size() > 0); },
       [self](const Tick&) {
-        self->state.run_step();
+        self->state.tick();
         send_after(self, self->state.seat.node->options.tick, Tick{});
       },
       [self](const PlacePrefill& m) { self->state.place(m); },

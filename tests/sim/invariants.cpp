@@ -70,7 +70,8 @@ class Checker {
     found_.push_back({invariant, what, timeline_of(run_.world, request)});
   }
 
-  // 1. Exactly one terminal event, by the deadline and a grace.
+  // 1. Exactly one terminal event, by the deadline and a grace, not counting time that the gateway
+  // was stopped.
   void one_end(const Asked& asked) {
     const testing::Answer answer = asked.clients->answer(asked.request);
     if (answer.terminal_events > 1) {
@@ -83,7 +84,8 @@ class Checker {
       violate("one_terminal_event",
               "request " + std::to_string(asked.request.value) + " never ended",
               asked.request);
-    } else if (answer.ended && *answer.ended > asked.deadline + kGrace) {
+    } else if (answer.ended &&
+               *answer.ended > run_.world.due_at(asked.gateway, asked.deadline + kGrace)) {
       violate("one_terminal_event",
               "request " + std::to_string(asked.request.value) + " ended too late",
               asked.request);

@@ -139,6 +139,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a prefill worker that dies with KV it is copying out costs another attempt at once") {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (const char* state : {"prefill.first_token", "request.queued_decode"}) {
+      CAPTURE(seed);
+      CAPTURE(state);
+      World world(setup_of({kFront, kPrefill, kDecode}, seed));
+      REQUIRE(world.run_until_whole());
+      const RequestId request = ask(world);
+      REQUIRE(run_until_logged(world, state));
+      world.break_part(kPrefillNode, "prefill_worker.0");
+      REQUIRE(world.run_until_all_over(seconds(1)));
+      check_truth(world, request, 2);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
 TEST_CASE("a deadline ends a request once and in time in whatever state it is, and frees it all") {
   struct Case {
     std::string_view state;  // it stays in

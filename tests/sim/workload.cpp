@@ -77,7 +77,7 @@ void Workload::ask(NodeId gateway, testing::Wanted wanted, int turn) {
     wanted.deadline = now + std::chrono::milliseconds(plan_.deadline_ms());
   }
   wanted.reads_per_s = !plain && chance(plan_.slow_percent()) ? plan_.slow_reads_per_s() : 0;
-  Asked one{&clients, {}, wanted.deadline, 0, turn};
+  Asked one{&clients, gateway, {}, wanted.deadline, 0, turn};
   const bool leaves = !plain && chance(plan_.leave_percent());
   if (!plain && !leaves && answer > 2 && chance(plan_.stop_percent())) {
     one.stop_after = between(1, answer - 1);

@@ -13,6 +13,7 @@ namespace shoal::sim {
 
 struct Asked {
   testing::Clients* clients = nullptr;
+  NodeId gateway;
   RequestId request;
   Instant deadline;
   std::int64_t stop_after = 0;  // answer tokens after which a stop string ends it; 0: none

@@ -101,6 +101,7 @@ void World::start(NodeId node) {
   host.draining = false;
   host.away_since.reset();
   host.runs_since = now();
+  host.stops.clear();
   Life& life = *host.life;
   life.process = IncarnationId{++processes_};
   Parts parts{.shape = {},
@@ -188,12 +189,20 @@ void World::pause(NodeId node, bool paused) {
   if (paused) {
     host.away_since = now();
   } else if (host.life) {
+    host.stops.emplace_back(*host.away_since + host.clock_ahead, now_at(node));
     host.away_since.reset();
     host.runs_since = now();
   }
   if (host.life) {
     host.life->device->hold(paused);
   }
+}
+
+Instant World::due_at(NodeId node, Instant due) const {
+  for (const auto& [from, to] : hosts_.at(node.value).stops) {
+    due += from < due ? to - from : Nanos{0};
+  }
+  return due;
 }
 
 void World::drain(NodeId node) {

@@ -107,6 +107,10 @@ class World {
 
   Instant runs_since(NodeId node) const { return hosts_.at(node.value).runs_since; }
 
+  // When a process that has until `due` (its own clock) must have done it: it does nothing while
+  // it is stopped.
+  Instant due_at(NodeId node, Instant due) const;
+
   bool has_clients(NodeId node) const { return hosts_.at(node.value).life->clients != nullptr; }
 
   bool has_device(NodeId node) const { return hosts_.at(node.value).roles.has_device(); }
@@ -166,6 +170,7 @@ class World {
     Nanos clock_ahead{0};
     std::optional<Instant> away_since;
     Instant runs_since{};
+    std::vector<std::pair<Instant, Instant>> stops;  // of this process, on its clock, over now
   };
 
   void start(NodeId node);
