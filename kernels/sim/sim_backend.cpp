@@ -76,16 +76,16 @@ Error broken(const RowRun& run, const std::string& what) {
 
 }  // namespace
 
+void SimHistory::add(TokenId token) {
+  hash_ = after_token(hash_, token);
+}
+
 TokenId sim_token(const SimModel& model,
                   const SampleSpec& sampling,
                   Position encoder_floor,
                   Position decoder_floor,
-                  std::span<const TokenId> tokens) {
-  std::uint64_t hash = 0;
-  for (const TokenId token : tokens) {
-    hash = after_token(hash, token);
-  }
-  return draw_token(model, sampling, encoder_floor, decoder_floor, hash);
+                  const SimHistory& history) {
+  return draw_token(model, sampling, encoder_floor, decoder_floor, history.hash());
 }
 
 struct SimBackend::SimStep final : Step {

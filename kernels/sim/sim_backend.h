@@ -34,13 +34,31 @@ struct SimSize {
   std::int64_t sequences = 0;
 };
 
-// What the device answers after `tokens` (prompt and answer so far): the truth that tests compare
-// with.
+// Prompt and answer so far, as the rows of the KV memory hold them.
+class SimHistory {
+ public:
+  SimHistory() = default;
+
+  explicit SimHistory(std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens) {
+      add(token);
+    }
+  }
+
+  void add(TokenId token);
+
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
+// What the device answers after `history`: the truth that tests compare with.
 TokenId sim_token(const SimModel& model,
                   const SampleSpec& sampling,
                   Position encoder_floor,
                   Position decoder_floor,
-                  std::span<const TokenId> tokens);
+                  const SimHistory& history);
 
 class SimBackend final : public Backend {
  public:

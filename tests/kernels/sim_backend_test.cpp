@@ -92,12 +92,12 @@ TEST_CASE("a moved sim sequence answers as if it had stayed, there and back") {
     CHECK(static_cast<Position>(image->size()) > length * 8 + 1000);
     REQUIRE(b.import_sequence(there().sequence, there().blocks, *image).has_value());
     tokens.push_back(11);
-    CHECK(rows(b, there(), length, {11}) == sim_token(model, {}, 0, 0, tokens));
+    CHECK(rows(b, there(), length, {11}) == sim_token(model, {}, 0, 0, SimHistory(tokens)));
     const auto back = b.export_sequence(there().sequence, there().blocks, length + 1);
     REQUIRE(back.has_value());
     REQUIRE(a.import_sequence(there().sequence, there().blocks, *back).has_value());
     tokens.push_back(12);
-    CHECK(rows(a, there(), length + 1, {12}) == sim_token(model, {}, 0, 0, tokens));
+    CHECK(rows(a, there(), length + 1, {12}) == sim_token(model, {}, 0, 0, SimHistory(tokens)));
   }
 }
 
@@ -107,7 +107,8 @@ TEST_CASE("an image of other rows changes what follows") {
   const auto image = a.export_sequence(here().sequence, here().blocks, 2);
   REQUIRE(image.has_value());
   REQUIRE(a.import_sequence(there().sequence, there().blocks, *image).has_value());
-  CHECK(rows(a, there(), 2, {11}) != sim_token({}, {}, 0, 0, std::vector<TokenId>{9, 8, 11}));
+  CHECK(rows(a, there(), 2, {11}) !=
+        sim_token({}, {}, 0, 0, SimHistory(std::vector<TokenId>{9, 8, 11})));
 }
 
 TEST_CASE("a sim sequence with an unfinished prompt is not exported") {

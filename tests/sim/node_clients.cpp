@@ -30,15 +30,18 @@ std::vector<TokenId> sim_answer(const kernels::SimModel& model,
   const auto prompt = static_cast<Position>(request.prompt.size());
   const AnswerRules rules = answer_rules(
       request.sampling, answer_ceiling(prompt, request.sampling.max_tokens, context), 1);
-  std::vector<TokenId> all = request.prompt;
+  kernels::SimHistory history(request.prompt);
+  std::vector<TokenId> answer;
   for (std::int64_t count = 1;; ++count) {
     kernels::SampleSpec spec;
     spec.seed = request.sampling.seed;
     spec.choice = request.choice;
     spec.forbidden = forbidden_tokens(rules, count - 1);
-    all.push_back(kernels::sim_token(model, spec, basis.replay_floor, basis.tail_start, all));
-    if (answer_end(rules, count, all.back()) != AnswerEnd::kGoesOn) {
-      return {all.begin() + prompt, all.end()};
+    answer.push_back(
+        kernels::sim_token(model, spec, basis.replay_floor, basis.tail_start, history));
+    history.add(answer.back());
+    if (answer_end(rules, count, answer.back()) != AnswerEnd::kGoesOn) {
+      return answer;
     }
   }
 }

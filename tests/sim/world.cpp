@@ -14,15 +14,15 @@ namespace shoal::sim {
 
 class World::Runtime final : public ActorRuntime {
  public:
-  Runtime() : system_(settings_) {}
+  Runtime()
+      : system_(settings_),
+        scheduler_(dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler())) {}
 
   ~Runtime() override { scheduler().clock().cancel_all(); }
 
   caf::actor_system& system() override { return system_; }
 
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
-  }
+  caf::scheduler::test_coordinator& scheduler() { return scheduler_; }
 
   // The world runs what is left of a node with all others.
   bool wait_until_empty(Nanos) override { return true; }
@@ -34,6 +34,7 @@ class World::Runtime final : public ActorRuntime {
 
   Settings settings_;
   caf::actor_system system_;
+  caf::scheduler::test_coordinator& scheduler_;
 };
 
 World::World(const WorldSetup& setup)
