@@ -25,7 +25,8 @@ constexpr std::array kAllKinds = {Fault::KILL,
                                   Fault::CORRUPT_BULK,
                                   Fault::SLOW_LINK,
                                   Fault::STORE_AWAY,
-                                  Fault::DRAIN};
+                                  Fault::DRAIN,
+                                  Fault::CLOCK_DRIFT};
 
 std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, std::size_t nodes) {
   std::vector<std::string> parts;
@@ -121,6 +122,9 @@ void begin(World& world, const Fault& fault) {
     case Fault::STORE_AWAY:
       world.take_store_away(true);
       return;
+    case Fault::CLOCK_DRIFT:
+      world.drift_clock(node, 1'000 * fault.count());
+      return;
   }
 }
 
@@ -157,6 +161,9 @@ void end(World& world, const Fault& fault) {
     case Fault::STORE_AWAY:
       world.take_store_away(false);
       return;
+    case Fault::CLOCK_DRIFT:
+      world.drift_clock(node, 0);
+      return;
     case Fault::RESET:
     case Fault::END_PART:
     case Fault::DEVICE_FAIL:
@@ -187,6 +194,9 @@ std::vector<Fault> draw_faults(const scenario::RandomFaults& random,
     fault.set_for_ms(
         static_cast<std::int64_t>(seed() % 4 == 0 ? 1'200 + seed() % 2'000 : 10 + seed() % 700));
     fault.set_count(static_cast<std::int64_t>(1 + seed() % 20));
+    if (fault.kind() == Fault::CLOCK_DRIFT && seed() % 2 == 0) {
+      fault.set_count(-fault.count());
+    }
     fault.set_part(pick(parts_of(nodes[node], node, nodes.size()), seed));
     faults.push_back(std::move(fault));
   }

@@ -1,4 +1,4 @@
-// Forwards everything; deadlines lose what the node's clock is ahead.
+// Forwards everything; deadlines become the world's.
 #include "tests/sim/node_ports.h"
 
 #include <utility>
@@ -8,26 +8,28 @@ namespace {
 
 class Links final : public LinkPort {
  public:
-  Links(std::unique_ptr<LinkPort> inner, Nanos ahead) : inner_(std::move(inner)), ahead_(ahead) {}
+  Links(std::unique_ptr<LinkPort> inner, const NodeClock& clock)
+      : inner_(std::move(inner)),
+        clock_(clock) {}
 
   void listen(Accept accept) override { inner_->listen(std::move(accept)); }
 
   void dial(NodeId to, Instant deadline, Dialed done) override {
-    inner_->dial(to, deadline - ahead_, std::move(done));
+    inner_->dial(to, clock_.to_world(deadline), std::move(done));
   }
 
   void stop() override { inner_->stop(); }
 
  private:
   std::unique_ptr<LinkPort> inner_;
-  Nanos ahead_;
+  const NodeClock& clock_;
 };
 
 class Bulk final : public transport::Transport {
  public:
-  Bulk(std::unique_ptr<Transport> inner, Nanos ahead, OtherBuffer other)
+  Bulk(std::unique_ptr<Transport> inner, const NodeClock& clock, OtherBuffer other)
       : inner_(std::move(inner)),
-        ahead_(ahead),
+        clock_(clock),
         other_(std::move(other)) {}
 
   std::uint16_t port() const override { return inner_->port(); }
@@ -45,7 +47,8 @@ class Bulk final : public transport::Transport {
   transport::Buffer offered(BufferKey key) const override { return inner_->offered(key); }
 
   void fetch(NodeId from, BufferKey key, Instant deadline, Fetched done) override {
-    inner_->fetch(from, other_ ? other_(from, key) : key, deadline - ahead_, std::move(done));
+    inner_->fetch(
+        from, other_ ? other_(from, key) : key, clock_.to_world(deadline), std::move(done));
   }
 
   void on_message(std::uint8_t channel, OnMessage handler) override {
@@ -57,7 +60,7 @@ class Bulk final : public transport::Transport {
             transport::Buffer message,
             Instant deadline,
             Sent done) override {
-    inner_->send(to, channel, std::move(message), deadline - ahead_, std::move(done));
+    inner_->send(to, channel, std::move(message), clock_.to_world(deadline), std::move(done));
   }
 
   void stop() override { inner_->stop(); }
@@ -66,20 +69,20 @@ class Bulk final : public transport::Transport {
 
  private:
   std::unique_ptr<Transport> inner_;
-  Nanos ahead_;
+  const NodeClock& clock_;
   OtherBuffer other_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkPort> with_clock(std::unique_ptr<LinkPort> links, Nanos ahead) {
-  return std::make_unique<Links>(std::move(links), ahead);
+std::unique_ptr<LinkPort> with_clock(std::unique_ptr<LinkPort> links, const NodeClock& clock) {
+  return std::make_unique<Links>(std::move(links), clock);
 }
 
 std::unique_ptr<transport::Transport> with_clock(std::unique_ptr<transport::Transport> transport,
-                                                 Nanos ahead,
+                                                 const NodeClock& clock,
                                                  OtherBuffer other) {
-  return std::make_unique<Bulk>(std::move(transport), ahead, std::move(other));
+  return std::make_unique<Bulk>(std::move(transport), clock, std::move(other));
 }
 
 }  // namespace shoal::sim

@@ -98,17 +98,20 @@ World::~World() {
 void World::start(NodeId node) {
   Host& host = hosts_[node.value];
   host.life = std::make_unique<Life>();
-  host.clock_ahead = std::chrono::microseconds(random_() % 86'400'000'000ULL);
   host.draining = false;
   host.away_since.reset();
   host.runs_since = now();
   host.stops.clear();
   Life& life = *host.life;
+  life.clock = std::make_unique<NodeClock>(
+      [this] { return now(); },
+      std::chrono::microseconds(static_cast<std::int64_t>(random_() % 86'400'000'000ULL)));
+  host.clock = life.clock.get();
   life.process = IncarnationId{++processes_};
   Parts parts{.shape = {},
               .backend = nullptr,
               .launcher = nullptr,
-              .clock = [this, ahead = host.clock_ahead] { return now() + ahead; },
+              .clock = [clock = host.clock] { return clock->now(); },
               .log =
                   [this, node](LogLevel, std::string_view line) {
                     events_.push_back("n" + std::to_string(node.value) + " " + std::string(line));
@@ -122,9 +125,8 @@ void World::start(NodeId node) {
     parts.backend = &life.device->backend();
     parts.launcher = life.device.get();
   }
-  life.links = with_clock(network_.open(node), host.clock_ahead);
-  life.transport =
-      with_clock(fabric_.open(node, life.process), host.clock_ahead, setup_.tamper.fetched);
+  life.links = with_clock(network_.open(node), *host.clock);
+  life.transport = with_clock(fabric_.open(node, life.process), *host.clock, setup_.tamper.fetched);
   if (node == topology_.owner) {
     life.store = transport::make_sim_store(
         {record_,
@@ -184,13 +186,17 @@ void World::restart(NodeId node) {
 }
 
 void World::pause(NodeId node, bool paused) {
+  if (hosts_.at(node.value).paused == paused) {
+    return;
+  }
   say(node, paused ? "world.pause" : "world.resume");
   Host& host = hosts_.at(node.value);
   host.paused = paused;
   if (paused) {
     host.away_since = now();
+    host.stops.emplace_back(now_at(node), now_at(node));
   } else if (host.life) {
-    host.stops.emplace_back(*host.away_since + host.clock_ahead, now_at(node));
+    host.stops.back().second = now_at(node);
     host.away_since.reset();
     host.runs_since = now();
   }
@@ -251,6 +257,10 @@ void World::slow_link(NodeId a, NodeId b, Nanos extra) {
   slowed_[std::minmax(a, b)] = extra;
 }
 
+void World::drift_clock(NodeId node, std::int64_t us_per_s) {
+  hosts_.at(node.value).clock->drift(us_per_s);
+}
+
 void World::take_store_away(bool away) {
   store_away_ = away;
 }
@@ -270,6 +280,7 @@ void World::end_disturbances() {
     if (hosts_[n].paused) {
       pause(NodeId{n}, false);
     }
+    drift_clock(NodeId{n}, 0);
     hosts_[n].life->device->hold(false);
     hosts_[n].life->device->slow_down(1);
     hosts_[n].life->device->fail_next(0);

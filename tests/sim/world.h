@@ -23,6 +23,7 @@
 #include "tests/sim/device.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node_clients.h"
+#include "tests/sim/node_clock.h"
 #include "tests/sim/tamper.h"
 #include "tests/sim/timeline.h"
 #include "transport/memory/memory_transport.h"
@@ -75,6 +76,8 @@ class World {
   // Transfers between the two: dropped or corrupted while it lasts.
   void spoil_bulk(NodeId a, NodeId b, transport::Fate fate);
   void slow_link(NodeId a, NodeId b, Nanos extra);
+  // Its clock gains that much, or loses it.
+  void drift_clock(NodeId node, std::int64_t us_per_s);
   void take_store_away(bool away);
   // All spoiling, slowing, holding and taking away ends.
   void end_disturbances();
@@ -99,8 +102,8 @@ class World {
 
   std::int64_t unread_tokens() const { return setup_.unread_tokens; }
 
-  // Of its process, which runs from another zero than every other's.
-  Instant now_at(NodeId node) const { return now() + hosts_.at(node.value).clock_ahead; }
+  // Of its process, or of the last one if it is dead: every process's clock has another zero.
+  Instant now_at(NodeId node) const { return hosts_.at(node.value).clock->now(); }
 
   // Since when `node` is dead or stopped; none: it runs.
   std::optional<Instant> away_since(NodeId node) const { return hosts_.at(node.value).away_since; }
@@ -153,6 +156,7 @@ class World {
 
   // One process.
   struct Life {
+    std::unique_ptr<NodeClock> clock;
     std::unique_ptr<Device> device;
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
@@ -167,10 +171,10 @@ class World {
     std::unique_ptr<Life> life;  // null: killed
     bool paused = false;
     bool draining = false;
-    Nanos clock_ahead{0};
+    NodeClock* clock = nullptr;  // of this process, or of the last one
     std::optional<Instant> away_since;
     Instant runs_since{};
-    std::vector<std::pair<Instant, Instant>> stops;  // of this process, on its clock, over now
+    std::vector<std::pair<Instant, Instant>> stops;  // of this process, on its clock
   };
 
   void start(NodeId node);
