@@ -33,6 +33,7 @@ struct Owner {
   Instant store_due() const;
   void ask();
   void tell(const SupervisorActor& supervisor) const;
+  void tell_all() const;
 };
 
 void Owner::start(ContextPtr context) {
@@ -100,8 +101,12 @@ void Owner::read(const RecordRead& message) {
     view = *std::move(stored);
   }
   version = message.record->version;
+  const EpochId before = members->view().epoch;
   members->restore(std::move(view), node->now());
   members->unlinked(node->cluster->self, node->now());  // an earlier life of this node is over
+  if (members->view().epoch > before) {
+    tell_all();  // it was written, but the store's answer was lost
+  }
 }
 
 void Owner::written(const RecordWritten& message) {
@@ -121,6 +126,10 @@ void Owner::written(const RecordWritten& message) {
   node->log.event(LogLevel::kInfo,
                   "membership.view",
                   {{"epoch", message.view->epoch}, {"members", message.view->members.size()}});
+  tell_all();
+}
+
+void Owner::tell_all() const {
   for (const auto& [id, supervisor] : reachable) {
     tell(supervisor);
   }

@@ -123,11 +123,21 @@ StreamStep Stream::on_failure(const StreamFailure& failure, Instant now) {
     return step;
   }
   raise_attempt(step, failure.error, now);
-  if (step.submit && failure.retry_after) {
+  const Nanos pause = std::max(retry_pause(), failure.retry_after.value_or(Nanos{0}));
+  if (step.submit && pause > Nanos{0}) {
     step.submit.reset();
-    resubmit_at_ = now + *failure.retry_after;
+    resubmit_at_ = now + pause;
   }
   return step;
+}
+
+// Before the current attempt.
+Nanos Stream::retry_pause() const {
+  if (base_.attempt.value < 3) {
+    return Nanos{0};
+  }
+  const std::uint32_t doublings = std::min(base_.attempt.value - 3, 20U);
+  return std::min(limits_.retry_pause * (std::int64_t{1} << doublings), limits_.retry_pause_max);
 }
 
 StreamStep Stream::on_time(Instant now) {

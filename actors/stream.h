@@ -26,6 +26,10 @@ struct StreamLimits {
   // Longest silence between two batches, and before the first one: queueing is legal there.
   Nanos progress = std::chrono::minutes(5);
   Nanos first_token = std::chrono::minutes(10);
+  // Before the third attempt, doubled before each later one: what failed twice at once needs time,
+  // for example to hear of a new life of a node.
+  Nanos retry_pause = std::chrono::milliseconds(50);
+  Nanos retry_pause_max = std::chrono::seconds(1);
   // The router answers at the deadline, the stream itself this much later.
   Nanos deadline_grace = std::chrono::seconds(1);
 };
@@ -93,6 +97,7 @@ class Stream {
   void take_held(StreamStep& step, Instant now);
   void hold(TokenRun run, StreamStep& step, Instant now);
   void raise_attempt(StreamStep& step, Error cause, Instant now);
+  Nanos retry_pause() const;
   void fail_for_good(StreamStep& step, Error error);
 
   Submission base_;  // without forced tokens: those are sent_
@@ -102,7 +107,7 @@ class Stream {
   std::int64_t held_tokens_ = 0;
   std::optional<Instant> held_since_;
   Instant last_progress_;
-  std::optional<Instant> resubmit_at_;  // a raised attempt that waits as its failure asked
+  std::optional<Instant> resubmit_at_;  // a raised attempt that waits, see retry_pause
   std::int64_t cached_tokens_ = 0;
   bool started_ = false;  // a batch of the current attempt came
   bool done_ = false;

@@ -118,7 +118,7 @@ TEST_CASE("a failure of an older attempt changes nothing") {
 TEST_CASE("attempts are bounded, then the client is told once") {
   Stream stream = fresh();
   for (std::uint32_t attempt = 1; attempt < 5; ++attempt) {
-    CHECK(stream.on_failure(failure(attempt, true), kStart).submit.has_value());
+    CHECK_FALSE(stream.on_failure(failure(attempt, true), kStart).error.has_value());
   }
   const StreamStep last = stream.on_failure(failure(5, true), kStart);
   REQUIRE(last.error.has_value());
@@ -126,6 +126,20 @@ TEST_CASE("attempts are bounded, then the client is told once") {
   CHECK_FALSE(last.submit.has_value());
   CHECK(stream.done());
   CHECK_FALSE(stream.on_failure(failure(5, true), kStart).error.has_value());
+}
+
+TEST_CASE("the second attempt follows at once, each later one after a longer pause") {
+  StreamLimits limits;
+  limits.attempts = 20;
+  Stream stream(first_submission(), limits, kStart);
+  CHECK(stream.on_failure(failure(1, true), kStart).submit.has_value());
+  Nanos expected = milliseconds(50);
+  for (std::uint32_t attempt = 2; attempt < 19; ++attempt) {
+    CHECK_FALSE(stream.on_failure(failure(attempt, true), kStart).submit.has_value());
+    CHECK(stream.next_due() == kStart + expected);
+    CHECK(stream.on_time(kStart + expected).submit.has_value());
+    expected = std::min<Nanos>(2 * expected, seconds(1));
+  }
 }
 
 TEST_CASE("a failure that names a time is tried again then") {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/sim/cluster_setup.h"
+#include "tests/sim/event_line.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -51,6 +53,13 @@ void check_truth(const std::vector<Asked>& asked) {
     REQUIRE(answer.basis.has_value());
     CHECK(answer.tokens == testing::sim_answer({}, wanted, *answer.basis, 4096));
   }
+}
+
+std::ptrdiff_t count_events(const World& world, std::string_view name) {
+  const auto& events = world.events();
+  return std::count_if(events.begin(), events.end(), [name](const std::string& line) {
+    return event_name(line) == name;
+  });
 }
 
 bool settle_memory(World& world) {
@@ -195,6 +204,26 @@ TEST_CASE("cut off from the owner of the membership a node is left out, and let 
   world.mend_all();
   REQUIRE(world.run_until_whole());
   CHECK(settle_memory(world));
+}
+
+TEST_CASE("a view that the store took without an answer reaches all nodes at once") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kFront, kPrefill, kPrefill, kDecode, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    world.take_store_away(true);
+    world.kill(NodeId{1});
+    world.restart(NodeId{1});
+    REQUIRE(world.run([&world] { return count_events(world, "membership.not_published") > 0; },
+                      seconds(10)));
+    world.take_store_away(false);
+    const auto told = [&world, before = count_events(world, "node.view")] {
+      return count_events(world, "node.view") - before;
+    };
+    REQUIRE(world.run([&told] { return told() > 0; }, seconds(10)));
+    world.run_for(milliseconds(2));
+    CHECK(told() == static_cast<std::ptrdiff_t>(world.size()));
+  }
 }
 
 TEST_CASE("the same seed gives the same run") {

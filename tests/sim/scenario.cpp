@@ -239,6 +239,8 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
     workload.probe();
     world.run_until_all_over(std::chrono::minutes(6));
   }
+  // A node that was silent as the faults ended may have been left out since.
+  run.whole_again = run.whole_again && world.run_until_whole(seconds(30));
   // What was cancelled is given up within a second.
   world.run(
       [&world] {
