@@ -75,14 +75,7 @@ void Device::hold(bool held) {
 
 Nanos Device::cost_of(const Work& work) const {
   const auto* launch = std::get_if<kernels::Launch>(&work);
-  if (launch == nullptr) {
-    return cost_.copy;
-  }
-  std::int64_t rows = 0;
-  for (const kernels::RowRun& run : launch->plan.runs) {
-    rows += run.rows();
-  }
-  return cost_.step + cost_.row * rows;
+  return launch == nullptr ? cost_.copy : kernels::step_time(cost_, launch->plan);
 }
 
 void Device::complete() {

@@ -11,16 +11,12 @@
 
 #include "kernels/launch_queue.h"
 #include "kernels/sim/sim_backend.h"
+#include "kernels/sim/step_cost.h"
 #include "tests/sim/timeline.h"
 
 namespace shoal::sim {
 
-// Predicted and real time of a step: fixed part plus rows.
-struct StepCost {
-  Nanos step{std::chrono::milliseconds(2)};
-  Nanos row{std::chrono::microseconds(50)};
-  Nanos copy{std::chrono::milliseconds(1)};
-};
+using kernels::StepCost;
 
 class Device final : public kernels::Launcher {
  public:
