@@ -42,25 +42,43 @@ ModelConfig arena_geometry() {
   return config;
 }
 
+// The ordinary token of that number, counted round and round.
+TokenId ordinary(const SimModel& model, std::uint64_t number) {
+  if (!model.tokens.empty()) {
+    return model.tokens[number % model.tokens.size()];
+  }
+  constexpr std::int64_t kFirst = 3;
+  const auto count = static_cast<std::uint64_t>(model.vocab - kFirst);
+  return static_cast<TokenId>(kFirst + static_cast<std::int64_t>(number % count));
+}
+
+// Another token beside `token`, for lists of the likeliest ones.
+TokenId neighbour(const SimModel& model, TokenId token, int distance) {
+  if (model.tokens.empty()) {
+    return token + distance;
+  }
+  const auto place = std::lower_bound(model.tokens.begin(), model.tokens.end(), token);
+  return ordinary(model,
+                  static_cast<std::uint64_t>(place - model.tokens.begin()) +
+                      static_cast<std::uint64_t>(distance));
+}
+
 TokenId draw_token(const SimModel& model,
                    const SampleSpec& sampling,
                    Position encoder_floor,
                    Position decoder_floor,
                    std::uint64_t history) {
-  std::uint64_t hash = combine(history, sampling.seed);
-  hash = combine(hash, sampling.choice);
+  const bool certain = model.greedy && sampling.temperature == 0;
+  std::uint64_t hash = combine(history, certain ? 0 : sampling.seed);
+  hash = combine(hash, certain ? 0 : sampling.choice);
   hash = combine(hash, static_cast<std::uint64_t>(encoder_floor));
   hash = combine(hash, static_cast<std::uint64_t>(decoder_floor));
-  constexpr TokenId kEos = 1;
-  constexpr std::int64_t kFirst = 3;
+  constexpr std::uint64_t kEndTries = 64;  // a forbidden end must not be drawn for ever
   for (std::uint64_t tries = 0;; ++tries) {
     const std::uint64_t drawn = combine(hash, tries);
-    const bool ends =
-        model.eos_period > 0 && drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
-    const auto ordinary = static_cast<TokenId>(
-        kFirst + static_cast<std::int64_t>((drawn >> 16) %
-                                           static_cast<std::uint64_t>(model.vocab - kFirst)));
-    const TokenId token = ends ? kEos : ordinary;
+    const bool ends = model.eos_period > 0 && tries < kEndTries &&
+                      drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
+    const TokenId token = ends ? model.eos : ordinary(model, drawn >> 16);
     if (std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) ==
         sampling.forbidden.end()) {
       return token;
@@ -94,20 +112,28 @@ struct SimBackend::SimStep final : Step {
   Exchange exchange;
 };
 
+ModelShape sim_shape(const SimModel& model) {
+  ModelShape shape;
+  shape.vocab = model.vocab;
+  shape.max_positions = model.max_positions;
+  shape.window = model.window;
+  shape.layers = 2;
+  shape.encoder_layers = 1;
+  shape.block_bytes = KvLayout(arena_geometry()).block_bytes;
+  shape.bos = model.bos;
+  shape.eos = model.eos;
+  shape.numeric_id = "sim";
+  return shape;
+}
+
 SimBackend::SimBackend(const SimModel& model, const SimSize& size)
     : model_(model),
+      shape_(sim_shape(model)),
+      fit_{shape_.numeric_id,
+           "rows of " + std::to_string(kRowBytes) + " B, padding " +
+               std::to_string(model.image_padding) + " B"},
       arena_(arena_geometry(), size.blocks, size.sequences),
       sequences_(static_cast<std::size_t>(size.sequences)) {
-  shape_.vocab = model.vocab;
-  shape_.max_positions = model.max_positions;
-  shape_.window = model.window;
-  shape_.layers = 2;
-  shape_.encoder_layers = 1;
-  shape_.block_bytes = arena_.layout().block_bytes;
-  shape_.numeric_id = "sim";
-  fit_ = {shape_.numeric_id,
-          "rows of " + std::to_string(kRowBytes) + " B, padding " +
-              std::to_string(model.image_padding) + " B"};
   CHECK(shape_.block_bytes >= kBlockTokens * static_cast<std::int64_t>(kRowBytes));
 }
 
@@ -249,7 +275,8 @@ RunResult SimBackend::draw(const RowRun& run) {
     result.logprob = -1;
     result.margin = 1;
     for (int i = 0; i < run.sampling.top_logprobs; ++i) {
-      result.top.push_back({result.token + i, -1.0F - static_cast<float>(i)});
+      result.top.push_back({i == 0 ? result.token : neighbour(model_, result.token, i),
+                            -1.0F - static_cast<float>(i)});
     }
   }
   return result;

@@ -21,13 +21,21 @@
 namespace shoal::kernels {
 
 struct SimModel {
-  std::int64_t vocab = 512;  // tokens are drawn from [3, vocab)
+  std::int64_t vocab = 512;  // tokens are drawn from [3, vocab), or from `tokens`
   Position max_positions = 4096;
   Position window = 128;
   std::int64_t eos_period = 0;     // one token in so many is EOS; 0: never
   int exchanges = 0;               // times each step yields before it is done
   std::int64_t image_padding = 0;  // bytes an exported sequence carries besides its rows
+  std::vector<TokenId> tokens{};   // ascending: what answers are made of, besides EOS
+  TokenId bos = 0;
+  TokenId eos = 1;
+  // As with a model, an answer at temperature 0 depends on its tokens and floors only.
+  bool greedy = false;
 };
+
+// The shape that its backend has.
+ModelShape sim_shape(const SimModel& model);
 
 struct SimSize {
   std::int64_t blocks = 0;

@@ -2,6 +2,7 @@
 // sequence goes on as if it had stayed.
 #include "kernels/sim/sim_backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <doctest/doctest.h>
 #include <random>
@@ -151,4 +152,79 @@ TEST_CASE("the sim device refuses damaged images and lives with sealed garbage")
       CHECK(try_rows(backend, there(), 20, {7}).has_value() == taken);
     }
   }
+}
+
+TEST_CASE("the rule for a token does not change") {
+  const std::vector<TokenId> tokens{7, 8, 9};
+  const auto drawn = [&tokens](std::int64_t eos_period) {
+    std::vector<TokenId> out;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const SampleSpec sampling{.seed = seed, .choice = 1, .forbidden = {}};
+      out.push_back(sim_token({.eos_period = eos_period}, sampling, 0, 3, SimHistory(tokens)));
+    }
+    return out;
+  };
+  CHECK(drawn(0) == std::vector<TokenId>{441, 82, 200, 74, 28, 336, 288, 14});
+  CHECK(drawn(2) == std::vector<TokenId>{1, 1, 200, 1, 1, 1, 1, 14});
+}
+
+TEST_CASE("answers are made of the given tokens and the given end only") {
+  const SimModel model{.vocab = 100, .eos_period = 4, .tokens = {5, 17, 60}, .eos = 99};
+  std::vector<TokenId> tokens;
+  SimHistory history;
+  for (int i = 0; i < 1000; ++i) {
+    tokens.push_back(sim_token(model, {}, 0, 0, history));
+    history.add(tokens.back());
+  }
+  for (const TokenId token : {5, 17, 60, 99}) {
+    CHECK(std::count(tokens.begin(), tokens.end(), token) > 150);
+  }
+  CHECK(std::count(tokens.begin(), tokens.end(), 99) < 350);
+  for (const TokenId token : tokens) {
+    CHECK((token == 5 || token == 17 || token == 60 || token == 99));
+  }
+}
+
+TEST_CASE("the tokens listed beside a drawn one can be drawn too") {
+  SimBackend backend({.tokens = {5, 17, 60}}, {.blocks = 8, .sequences = 8});
+  StepPlan plan;
+  RowRun run;
+  run.tokens = {9};
+  run.blocks = {BlockId{0}};
+  run.sample = true;
+  run.sampling.top_logprobs = 3;
+  plan.runs = {run};
+  auto step = backend.begin(std::move(plan));
+  REQUIRE(step.has_value());
+  const RunResult result = backend.take(**step).runs[0];
+  REQUIRE(result.top.size() == 3);
+  CHECK(result.top[0].token == result.token);
+  std::vector<TokenId> listed;
+  for (const TokenLogprob& other : result.top) {
+    listed.push_back(other.token);
+  }
+  std::sort(listed.begin(), listed.end());
+  CHECK(listed == std::vector<TokenId>{5, 17, 60});
+}
+
+TEST_CASE("a greedy model draws by seed and choice only above temperature 0") {
+  const SimModel model{.greedy = true};
+  const std::vector<TokenId> tokens{7, 8, 9};
+  const auto drawn = [&](float temperature, std::uint64_t seed, std::uint32_t choice) {
+    SampleSpec sampling;
+    sampling.temperature = temperature;
+    sampling.seed = seed;
+    sampling.choice = choice;
+    return sim_token(model, sampling, 0, 0, SimHistory(tokens));
+  };
+  CHECK(drawn(0, 1, 0) == drawn(0, 2, 1));
+  CHECK(drawn(1, 1, 0) == drawn(1, 1, 0));
+  CHECK(drawn(1, 1, 0) != drawn(1, 2, 0));
+  CHECK(drawn(1, 1, 0) != drawn(1, 1, 1));
+}
+
+TEST_CASE("an end that is forbidden is not drawn for ever") {
+  const SimModel model{.eos_period = 1};
+  CHECK(sim_token(model, {}, 0, 0, SimHistory(std::vector<TokenId>{7})) == 1);
+  CHECK(sim_token(model, {.forbidden = {1}}, 0, 0, SimHistory(std::vector<TokenId>{7})) >= 3);
 }
