@@ -6,6 +6,8 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/expert_engine.h"
 #include "kernels/model/model_backend.h"
+#include "kernels/sim/sim_backend.h"
+#include "kernels/sim/timed_backend.h"
 
 namespace shoal::kernels {
 
@@ -44,25 +46,94 @@ class CpuDevice final : public Device {
   ModelBackend backend_;
 };
 
+class SimDevice final : public Device {
+ public:
+  explicit SimDevice(const DeviceConfig& config)
+      : backend_(config.sim.model, {.blocks = config.kv_blocks, .sequences = config.sequences}),
+        timed_(backend_, config.sim.cost, config.sim.time) {}
+
+  Backend& backend() override { return timed_; }
+
+  ProfiledOps* profile() override { return nullptr; }
+
+ private:
+  SimBackend backend_;
+  TimedBackend timed_;
+};
+
+Result<ModelShape> cpu_shape(const DeviceConfig& config) {
+  TRY(const ModelConfig model, read_config(config.model));
+  return model_shape(model, "");
+}
+
+Result<std::unique_ptr<Device>> open_cpu(const DeviceConfig& config, const LoadProgress& progress) {
+  TRY(auto model, Model::load(config.model, progress));
+  return std::make_unique<CpuDevice>(std::move(model), config);
+}
+
+Result<ModelShape> shape_of_sim(const DeviceConfig& config) {
+  ModelShape shape = sim_shape(config.sim.model);
+  shape.numeric_id.clear();
+  return shape;
+}
+
+Result<std::unique_ptr<Device>> open_sim(const DeviceConfig& config, const LoadProgress&) {
+  return std::make_unique<SimDevice>(config);
+}
+
+struct Row {
+  DeviceKind kind;
+  Result<ModelShape> (*shape)(const DeviceConfig&);
+  Result<std::unique_ptr<Device>> (*open)(const DeviceConfig&, const LoadProgress&);
+};
+
+constexpr Row kRows[] = {
+    {{.name = "cpu", .reads_model = true}, cpu_shape, open_cpu},
+    {{.name = "sim", .reads_model = false}, shape_of_sim, open_sim},
+};
+
+Result<const Row*> find_row(std::string_view name) {
+  std::string known;
+  for (const Row& row : kRows) {
+    if (row.kind.name == name) {
+      return &row;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(row.kind.name);
+  }
+  return fail(Code::kMisconfigured,
+              "device '" + std::string(name) + "' is not in this build; known: " + known);
+}
+
 }  // namespace
 
 std::vector<std::string_view> device_names() {
-  return {"cpu"};
+  std::vector<std::string_view> names;
+  for (const Row& row : kRows) {
+    names.push_back(row.kind.name);
+  }
+  return names;
+}
+
+Result<DeviceKind> find_device(std::string_view name) {
+  TRY(const Row* row, find_row(name));
+  return row->kind;
+}
+
+Result<ModelShape> device_shape(std::string_view name, const DeviceConfig& config) {
+  TRY(const Row* row, find_row(name));
+  return row->shape(config);
 }
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name,
                                             const DeviceConfig& config,
                                             const LoadProgress& progress) {
-  if (name != "cpu") {
-    return fail(Code::kMisconfigured,
-                "device '" + std::string(name) + "' is not in this build; known: cpu");
-  }
+  TRY(const Row* row, find_row(name));
   if (config.threads < 1 || config.kv_blocks < 1 || config.sequences < 1) {
-    return fail(Code::kMisconfigured,
-                "device cpu: threads, kv_blocks and sequences must be at least 1");
+    return fail(
+        Code::kMisconfigured,
+        "device " + std::string(name) + ": threads, kv_blocks and sequences must be at least 1");
   }
-  TRY(auto model, Model::load(config.model, progress));
-  return std::make_unique<CpuDevice>(std::move(model), config);
+  return row->open(config, progress);
 }
 
 }  // namespace shoal::kernels

@@ -10,10 +10,19 @@
 #include "kernels/backend.h"
 #include "kernels/model/checkpoint.h"
 #include "kernels/profiled_ops.h"
+#include "kernels/sim/sim_backend.h"
+#include "kernels/sim/timed_backend.h"
 #include "kernels/sum_precision.h"
 #include "schemas/result.h"
 
 namespace shoal::kernels {
+
+// What a device that reads no model is told instead.
+struct SimDeviceConfig {
+  SimModel model;
+  StepCost cost;
+  DeviceTime time;
+};
 
 struct DeviceConfig {
   std::filesystem::path model;  // HF directory
@@ -22,6 +31,7 @@ struct DeviceConfig {
   std::int64_t sequences = 0;   // ceiling, sequences with state at a time
   SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
+  SimDeviceConfig sim;
 };
 
 // A model on a device, ready to run steps. Owns weights, pool and arena.
@@ -29,11 +39,21 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual Backend& backend() = 0;
-  // Null unless a profile clock was given.
+  // Null unless a profile clock was given and the device has operators.
   virtual ProfiledOps* profile() = 0;
 };
 
+struct DeviceKind {
+  std::string_view name;
+  bool reads_model = true;  // DeviceConfig::model; otherwise it is DeviceConfig::sim that counts
+};
+
 std::vector<std::string_view> device_names();
+// kMisconfigured names what exists.
+Result<DeviceKind> find_device(std::string_view name);
+// The shape that the opened device would have, its numeric id left out: what nodes without a
+// device need of the model. Reads no weights.
+Result<ModelShape> device_shape(std::string_view name, const DeviceConfig& config);
 // kMisconfigured names what exists when `name` does not, or what is wrong with the model directory.
 Result<std::unique_ptr<Device>> open_device(std::string_view name,
                                             const DeviceConfig& config,

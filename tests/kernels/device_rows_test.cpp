@@ -1,0 +1,283 @@
+// What every row of the device registry promises to the workers, whatever it computes.
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <string>
+#include <vector>
+
+#include "kernels/registry.h"
+
+namespace shoal::kernels {
+namespace {
+
+constexpr TokenId kFirst = 300;  // plain tokens of the model that rows open here
+constexpr std::int64_t kPlain = 1000;
+constexpr std::int64_t kVocab = 2496;
+
+DeviceConfig device_config() {
+  DeviceConfig config;
+  config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
+  config.kv_blocks = 32;
+  config.sequences = 8;
+  config.sim.model.vocab = kVocab;
+  config.sim.model.greedy = true;
+  for (TokenId id = kFirst; id < kFirst + kPlain; ++id) {
+    config.sim.model.tokens.push_back(id);
+  }
+  return config;
+}
+
+std::vector<TokenId> prompt(std::int64_t length, std::int64_t salt) {
+  std::vector<TokenId> tokens;
+  for (std::int64_t i = 0; i < length; ++i) {
+    tokens.push_back(static_cast<TokenId>(kFirst + (salt * 131 + i * i * 7) % kPlain));
+  }
+  return tokens;
+}
+
+struct Sequence {
+  SequenceId id;
+  std::vector<BlockId> blocks;
+  Position length = 0;
+};
+
+class DeviceUnderTest {
+ public:
+  explicit DeviceUnderTest(std::string_view name) {
+    auto opened = open_device(name, device_config());
+    REQUIRE_MESSAGE(opened.has_value(), opened.error().message);
+    device_ = *std::move(opened);
+  }
+
+  Backend& backend() { return device_->backend(); }
+
+  Sequence open(std::int64_t tokens) {
+    const auto id = backend().arena().take_sequence();
+    auto blocks = backend().arena().take_blocks((tokens + kBlockTokens - 1) / kBlockTokens);
+    REQUIRE(id.has_value());
+    REQUIRE(blocks.has_value());
+    backend().reset_sequence(*id);
+    return {*id, *std::move(blocks)};
+  }
+
+  static RowRun run(const Sequence& sequence, const std::vector<TokenId>& tokens) {
+    RowRun run;
+    run.sequence = sequence.id;
+    run.first = sequence.length;
+    run.tokens = tokens;
+    run.blocks = sequence.blocks;
+    run.sample = true;
+    return run;
+  }
+
+  Result<StepResult> step(std::vector<RowRun> runs) {
+    StepPlan plan;
+    plan.runs = std::move(runs);
+    TRY(auto step, backend().begin(std::move(plan)));
+    REQUIRE(backend().advance(*step) == StepYield::kDone);
+    return backend().take(*step);
+  }
+
+  // Feeds the tokens and returns the one chosen after them.
+  TokenId feed(Sequence& sequence,
+               const std::vector<TokenId>& tokens,
+               const SampleSpec& sampling = {}) {
+    RowRun next = run(sequence, tokens);
+    next.sampling = sampling;
+    const auto result = step({next});
+    REQUIRE_MESSAGE(result.has_value(), result.error().message);
+    sequence.length += static_cast<Position>(tokens.size());
+    return result->runs[0].token;
+  }
+
+  // `count` tokens after the prompt, each fed back.
+  std::vector<TokenId> answer(Sequence& sequence, const std::vector<TokenId>& prompt, int count) {
+    std::vector<TokenId> tokens{feed(sequence, prompt)};
+    while (static_cast<int>(tokens.size()) < count) {
+      tokens.push_back(feed(sequence, {tokens.back()}));
+    }
+    return tokens;
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+template <class Test>
+void for_each_device(const Test& test) {
+  for (const std::string_view name : device_names()) {
+    CAPTURE(std::string(name));
+    test(name);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a device that is not in the build is refused by naming those that are") {
+  for (const auto& error : {open_device("nonsense", device_config()).error(),
+                            device_shape("nonsense", device_config()).error(),
+                            find_device("nonsense").error()}) {
+    CHECK(error.code == Code::kMisconfigured);
+    CHECK(error.message == "device 'nonsense' is not in this build; known: cpu, sim");
+  }
+}
+
+TEST_CASE("every device tells its shape before it is opened, and needs no weights for that") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    const auto told = device_shape(name, device_config());
+    REQUIRE(told.has_value());
+    const ModelShape& is = device.backend().shape();
+    CHECK(is.vocab == kVocab);
+    CHECK(told->vocab == is.vocab);
+    CHECK(told->max_positions == is.max_positions);
+    CHECK(told->window == is.window);
+    CHECK(told->layers == is.layers);
+    CHECK(told->encoder_layers == is.encoder_layers);
+    CHECK(told->block_bytes == is.block_bytes);
+    CHECK(told->block_bytes == device.backend().arena().layout().block_bytes);
+    CHECK(told->sequence_bytes == is.sequence_bytes);
+    CHECK(told->bos == is.bos);
+    CHECK(told->eos == is.eos);
+    CHECK(told->numeric_id.empty());
+    CHECK_FALSE(is.numeric_id.empty());
+  });
+}
+
+TEST_CASE("only a device that reads a model needs its directory") {
+  for_each_device([](std::string_view name) {
+    DeviceConfig config = device_config();
+    config.model = "/nowhere";
+    const auto opened = open_device(name, config);
+    CHECK(opened.has_value() != find_device(name)->reads_model);
+    if (!opened) {
+      CHECK(opened.error().message.find("/nowhere") != std::string::npos);
+    }
+  });
+}
+
+TEST_CASE("every device refuses a size of zero") {
+  for_each_device([](std::string_view name) {
+    DeviceConfig config = device_config();
+    config.kv_blocks = 0;
+    const auto opened = open_device(name, config);
+    REQUIRE_FALSE(opened.has_value());
+    CHECK(opened.error().message.find("kv_blocks") != std::string::npos);
+  });
+}
+
+TEST_CASE("on every device a token depends neither on chunks nor on who else is in the step") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    const std::vector<TokenId> tokens = prompt(150, 1);
+    Sequence whole = device.open(200);
+    const std::vector<TokenId> expected = device.answer(whole, tokens, 6);
+
+    Sequence cut = device.open(200);
+    device.feed(cut, {tokens.begin(), tokens.begin() + 37});
+    std::vector<TokenId> got{device.feed(cut, {tokens.begin() + 37, tokens.end()})};
+    Sequence other = device.open(200);
+    device.feed(other, prompt(20, 2));
+    while (got.size() < expected.size()) {
+      const auto result = device.step(
+          {DeviceUnderTest::run(other, {kFirst}), DeviceUnderTest::run(cut, {got.back()})});
+      REQUIRE_MESSAGE(result.has_value(), result.error().message);
+      ++other.length;
+      ++cut.length;
+      got.push_back(result->runs[1].token);
+    }
+    CHECK(got == expected);
+  });
+}
+
+TEST_CASE("on every device an answer at temperature 0 has no seed and no choice") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    const std::vector<TokenId> tokens = prompt(20, 3);
+    const auto ask = [&](float temperature, std::uint64_t seed, std::uint32_t choice) {
+      Sequence sequence = device.open(20);
+      SampleSpec sampling;
+      sampling.temperature = temperature;
+      sampling.seed = seed;
+      sampling.choice = choice;
+      const TokenId token = device.feed(sequence, tokens, sampling);
+      device.backend().arena().give_sequence(sequence.id);
+      device.backend().arena().give_blocks(sequence.blocks);
+      return token;
+    };
+    CHECK(ask(0, 1, 0) == ask(0, 2, 3));
+    CHECK(ask(2, 1, 0) == ask(2, 1, 0));
+    std::vector<TokenId> drawn;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      drawn.push_back(ask(2, seed, 0));
+    }
+    CHECK(std::count(drawn.begin(), drawn.end(), drawn[0]) < 40);
+  });
+}
+
+TEST_CASE("no device draws a token that is forbidden") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    SampleSpec sampling;
+    for (int i = 0; i < 5; ++i) {
+      Sequence sequence = device.open(20);
+      const TokenId token = device.feed(sequence, prompt(20, 4), sampling);
+      CHECK(std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) ==
+            sampling.forbidden.end());
+      sampling.forbidden.push_back(token);
+    }
+  });
+}
+
+TEST_CASE("a sequence goes on with the same tokens on another device of its row") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest from(name);
+    DeviceUnderTest to(name);
+    Sequence stays = from.open(200);
+    const TokenId next = from.feed(stays, prompt(140, 5));
+    const auto image = from.backend().export_sequence(stays.id, stays.blocks, stays.length);
+    REQUIRE_MESSAGE(image.has_value(), image.error().message);
+    to.open(200);  // so that slots and blocks differ
+    Sequence moved = to.open(200);
+    const auto done = to.backend().import_sequence(moved.id, moved.blocks, *image);
+    REQUIRE_MESSAGE(done.has_value(), done.error().message);
+    moved.length = stays.length;
+    CHECK(to.answer(moved, {next}, 5) == from.answer(stays, {next}, 5));
+  });
+}
+
+TEST_CASE("every device refuses a damaged image and leaves the slot empty") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    Sequence from = device.open(40);
+    device.feed(from, prompt(30, 6));
+    auto image = device.backend().export_sequence(from.id, from.blocks, from.length);
+    REQUIRE(image.has_value());
+    (*image)[image->size() / 2] ^= std::byte{1};
+    Sequence slot = device.open(40);
+    const auto done = device.backend().import_sequence(slot.id, slot.blocks, *image);
+    REQUIRE_FALSE(done.has_value());
+    CHECK(done.error().code == Code::kCorrupt);
+    const TokenId fresh = device.feed(slot, prompt(30, 7));
+    Sequence other = device.open(40);
+    CHECK(device.feed(other, prompt(30, 7)) == fresh);
+  });
+}
+
+TEST_CASE("every device refuses a run that does not follow what its sequence holds") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest device(name);
+    Sequence sequence = device.open(40);
+    device.feed(sequence, prompt(10, 8));
+    sequence.length = 12;
+    const auto gap = device.step({DeviceUnderTest::run(sequence, {kFirst})});
+    REQUIRE_FALSE(gap.has_value());
+    CHECK(gap.error().code == Code::kInvalid);
+    sequence.length = 10;
+    sequence.blocks.clear();
+    const auto homeless = device.step({DeviceUnderTest::run(sequence, {kFirst})});
+    REQUIRE_FALSE(homeless.has_value());
+    CHECK(homeless.error().code == Code::kInvalid);
+  });
+}
+
+}  // namespace shoal::kernels
