@@ -26,6 +26,9 @@ constexpr ConfigFlag kConfigFlags[] = {
     {"--replay",
      "model.replay",
      "bounded or exact: how windows are rebuilt unless a request says so"},
+    {"--device",
+     "compute.device",
+     "cpu; or sim: reads no weights, answers from hashes in the time that sim.* says"},
     {"--threads", "compute.threads", "compute threads; 0: one per core"},
     {"--kv-bytes", "kv.bytes", "KV memory, bytes"},
     {"--log-level", "log.level", "debug, info, warning or error"},
@@ -107,7 +110,7 @@ void add_serve(CLI::App& app, CommandLine& line) {
   add_api_key(*serve, line.config, kKeyOfServer);
   serve->footer(
       "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --max-num-seqs 32 --api-key "
-      "SECRET");
+      "SECRET\n  shoal serve --device sim --set sim.step_ns=20000000");
   serve->callback([&line] {
     line.status =
         with_config(line.config, [](const ConfigSources& s) { return run_serve(s.config); });
@@ -198,6 +201,8 @@ void add_config(CLI::App& app, CommandLine& line) {
 
 void add_generate_flags(CLI::App& app, GenerateOptions& o) {
   app.add_option("--model", o.model, "model directory")->check(not_empty())->capture_default_str();
+  app.add_option("--device", o.device, "cpu; or sim: reads no weights, answers from hashes")
+      ->capture_default_str();
   app.add_option(
       "--ids", o.ids, "prompt as comma-separated token ids; prints ids and top-2 margins");
   app.add_option(

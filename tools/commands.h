@@ -13,6 +13,7 @@ namespace shoal::tools {
 
 struct GenerateOptions {
   std::string model;
+  std::string device = "cpu";
   std::string ids;     // comma-separated token ids; or
   std::string prompt;  // text; spellings of control tokens become control tokens
   int max_tokens = 64;

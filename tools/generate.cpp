@@ -2,12 +2,12 @@
 // comparing ids and margins.
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
+#include <memory>
 
 #include "actors/codec/tokenizer.h"
-#include "kernels/model/config.h"
 #include "kernels/registry.h"
 #include "tools/commands.h"
+#include "tools/device_plan.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -82,6 +82,22 @@ Result<Answer> start(kernels::Backend& backend,
   return answer;
 }
 
+Config device_options(const GenerateOptions& options) {
+  Config config;
+  config.mutable_model()->set_path(options.model);
+  config.mutable_compute()->set_device(options.device);
+  config.mutable_compute()->set_threads(options.threads);
+  return config;
+}
+
+Result<std::unique_ptr<kernels::Device>> open(const DevicePlan& plan) {
+  ProgressBar bar("loading");
+  return kernels::open_device(
+      plan.name, plan.config, [&bar](std::int64_t done, std::int64_t total) {
+        bar.update(done, total);
+      });
+}
+
 Result<void> generate(const GenerateOptions& options) {
   if (options.ids.empty() && options.prompt.empty()) {
     return fail(Code::kInvalid, "no prompt: give --ids or --prompt");
@@ -89,26 +105,19 @@ Result<void> generate(const GenerateOptions& options) {
   if (!options.ids.empty() && !options.prompt.empty()) {
     return fail(Code::kInvalid, "two prompts: give --ids or --prompt, not both");
   }
-  // First, so that a folder that is no model is refused as such and not for its missing tokenizer.
-  TRY_VOID(kernels::read_config(options.model));
-  TRY(auto tokenizer, Tokenizer::load(std::filesystem::path(options.model) / "tokenizer.json"));
+  TRY(DevicePlan plan, plan_device(device_options(options)));
+  std::shared_ptr<const Tokenizer> tokenizer = plan.tokenizer;
+  if (tokenizer == nullptr) {
+    TRY(tokenizer, Tokenizer::load(plan.config.model / "tokenizer.json"));
+  }
   std::vector<TokenId> prompt = tokenizer->encode_parsed(options.prompt);
   if (!options.ids.empty()) {
     TRY(prompt, parse_ids(options.ids));
   }
-  kernels::DeviceConfig config;
-  config.model = options.model;
-  config.threads = options.threads;
-  config.kv_blocks =
+  plan.config.kv_blocks =
       (static_cast<std::int64_t>(prompt.size()) + options.max_tokens) / kBlockTokens + 1;
-  config.sequences = 1;
-  std::unique_ptr<kernels::Device> device;
-  {
-    ProgressBar bar("loading");
-    TRY(device, kernels::open_device("cpu", config, [&bar](std::int64_t done, std::int64_t total) {
-          bar.update(done, total);
-        }));
-  }
+  plan.config.sequences = 1;
+  TRY(const auto device, open(plan));
   kernels::Backend& backend = device->backend();
   TRY(Answer answer, start(backend, prompt, options));
   const bool text = options.ids.empty();

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "actors/log.h"
-#include "kernels/model/model_backend.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -19,11 +16,6 @@ namespace {
 
 constexpr Nanos kStartLimit = std::chrono::seconds(30);
 constexpr Nanos kStopLimit = std::chrono::seconds(5);
-
-int compute_threads(const Config& config) {
-  const int asked = config.compute().threads();
-  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
 
 EventLog::Sink sink_until(std::shared_ptr<const std::atomic<bool>> silent) {
   return [silent = std::move(silent), write = stderr_log_sink()](LogLevel level,
@@ -52,7 +44,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   TRY(ServerPlan plan, plan_server(config, roles));
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
   if (roles.has_device()) {
-    TRY_VOID(server->open_device(config, plan));
+    TRY_VOID(server->open_device(plan.device));
   }
   if (cluster != nullptr) {
     // Not before the weights are loaded: a port that is open is taken for a node that answers.
@@ -70,14 +62,11 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   return server;
 }
 
-Result<void> LocalServer::open_device(const Config& config, const ServerPlan& plan) {
-  kernels::DeviceConfig device;
-  device.model = plan.model_path;
-  device.threads = compute_threads(config);
-  device.sequences = config.kv().sequences();
-  device.kv_blocks = kv_blocks(config, kernels::KvLayout(plan.model).block_bytes);
+Result<void> LocalServer::open_device(DevicePlan plan) {
+  plan.config.sim.time = {monotonic_now, [this](Instant when) { pause_.until(when); }};
   ProgressBar bar("loading");
-  TRY(device_, kernels::open_device("cpu", device, [&bar](std::int64_t done, std::int64_t total) {
+  TRY(device_,
+      kernels::open_device(plan.name, plan.config, [&bar](std::int64_t done, std::int64_t total) {
         bar.update(done, total);
       }));
   launcher_ = std::make_unique<kernels::LaunchQueue>(device_->backend(), monotonic_now);
@@ -85,7 +74,7 @@ Result<void> LocalServer::open_device(const Config& config, const ServerPlan& pl
 }
 
 Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan) {
-  Parts parts{.shape = kernels::model_shape(plan.model, ""),
+  Parts parts{.shape = plan.device.shape,
               .backend = nullptr,
               .launcher = nullptr,
               .clock = monotonic_now,
@@ -107,17 +96,15 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
 Result<void> LocalServer::open_front(const Config& config,
                                      const ServerPlan& plan,
                                      FrontPlan front) {
-  const std::string directory_name =
-      std::filesystem::canonical(plan.model_path).filename().string();
-  model_name_ =
-      config.model().served_name().empty() ? directory_name : config.model().served_name();
+  const std::string& own_name = plan.device.model_name;
+  model_name_ = config.model().served_name().empty() ? own_name : config.model().served_name();
   HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
   parts.model.names = {model_name_};
-  if (model_name_ != directory_name) {
-    parts.model.names.push_back(directory_name);
+  if (model_name_ != own_name) {
+    parts.model.names.push_back(own_name);
   }
   parts.model.context_tokens = node_->context();
-  parts.model.vocabulary_size = static_cast<TokenId>(plan.model.vocab);
+  parts.model.vocabulary_size = static_cast<TokenId>(plan.device.shape.vocab);
   parts.model.sampling = front.sampling;
   parts.model.created = unix_seconds_now();
   parts.model.tokenizer = std::move(front.tokenizer);
@@ -150,6 +137,7 @@ bool LocalServer::stop() {
   }
   stopped_ = true;
   *silent_ = !started_;  // it never served: the error that says why is the one line
+  pause_.end();
   const bool ended = node_->shut_down(kStopLimit);
   if (http_ != nullptr) {
     http_->stop();

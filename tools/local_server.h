@@ -44,11 +44,12 @@ class LocalServer {
   static Result<std::unique_ptr<LocalServer>> start(const Config& config,
                                                     const ClusterPlan* cluster,
                                                     NodeId self);
-  Result<void> open_device(const Config& config, const ServerPlan& plan);
+  Result<void> open_device(DevicePlan plan);
   Result<void> open_node(const Config& config, const ServerPlan& plan);
   Result<void> open_front(const Config& config, const ServerPlan& plan, FrontPlan front);
 
   std::string model_name_;
+  Pause pause_;                                     // of a device that takes time for nothing
   std::unique_ptr<kernels::Device> device_;         // null without prefill and decode
   std::unique_ptr<kernels::LaunchQueue> launcher_;  // likewise
   std::unique_ptr<NodePorts> ports_;                // null: a cluster of its own

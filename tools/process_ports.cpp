@@ -21,4 +21,17 @@ std::uint64_t random_seed() {
   return (static_cast<std::uint64_t>(device()) << 32) | device();
 }
 
+void Pause::until(Instant when) {
+  std::unique_lock lock(mutex_);
+  ended_.wait_until(lock, when, [this] { return over_; });
+}
+
+void Pause::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ended_.notify_all();
+}
+
 }  // namespace shoal::tools

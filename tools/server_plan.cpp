@@ -31,8 +31,9 @@ HttpConfig http_config(const Config& config) {
   return out;
 }
 
-Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::filesystem::path& file,
-                                                        std::int64_t vocabulary) {
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const DevicePlan& device) {
+  const std::filesystem::path file = device.config.model / "tokenizer.json";
+  const std::int64_t vocabulary = device.shape.vocab;
   TRY(auto tokenizer, Tokenizer::load(file));
   if (tokenizer->vocabulary_size() > vocabulary) {
     return fail(Code::kMisconfigured,
@@ -44,14 +45,16 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::filesystem::p
   return tokenizer;
 }
 
-Result<FrontPlan> plan_front(const Config& config, const ServerPlan& plan) {
+Result<FrontPlan> plan_front(const Config& config, const DevicePlan& device) {
   FrontPlan front;
   front.http = http_config(config);
   TRY_VOID(HttpServer::check(front.http));
-  const std::filesystem::path directory = plan.model_path;
-  TRY(front.tokenizer, load_tokenizer(directory / "tokenizer.json", plan.model.vocab));
+  front.tokenizer = device.tokenizer;
+  if (front.tokenizer == nullptr) {
+    TRY(front.tokenizer, load_tokenizer(device));
+  }
   TRY(front.profile, make_profile(detect_generation(*front.tokenizer), *front.tokenizer));
-  TRY(front.sampling, read_generation_config(directory));
+  TRY(front.sampling, read_generation_config(device.config.model));
   return front;
 }
 
@@ -60,10 +63,9 @@ Result<FrontPlan> plan_front(const Config& config, const ServerPlan& plan) {
 Result<ServerPlan> plan_server(const Config& config, const NodeRoles& roles) {
   TRY_VOID(validate(config));
   ServerPlan plan;
-  plan.model_path = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
-  TRY(plan.model, kernels::read_config(plan.model_path));
+  TRY(plan.device, plan_device(config));
   if (roles.gateway) {
-    TRY(plan.front, plan_front(config, plan));
+    TRY(plan.front, plan_front(config, plan.device));
   }
   return plan;
 }

@@ -4,16 +4,15 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "actors/codec/model_profile.h"
 #include "actors/codec/tokenizer.h"
 #include "actors/config.h"
 #include "actors/http_config.h"
 #include "actors/topology.h"
-#include "kernels/model/config.h"
 #include "schemas/result.h"
 #include "schemas/sampling.h"
+#include "tools/device_plan.h"
 
 namespace shoal::tools {
 
@@ -26,8 +25,7 @@ struct FrontPlan {
 };
 
 struct ServerPlan {
-  std::string model_path;
-  kernels::ModelConfig model;
+  DevicePlan device;
   std::optional<FrontPlan> front;
 };
 

@@ -51,7 +51,7 @@ class Streams:
     """Long greedy answers, all read at once. `each` is called after each one's request is on its way."""
 
     def __init__(self, server, count, tokens, length=20, each=lambda: None):
-        self.bodies = [{"model": "guppy", "prompt": prompt(length, 37 * i), "max_tokens": tokens, "temperature": 0,
+        self.bodies = [{"model": server.model, "prompt": prompt(length, 37 * i), "max_tokens": tokens, "temperature": 0,
                         "ignore_eos": True, "return_token_ids": True} for i in range(count)]
         self.server, self.results = server, [None] * count
         self.arrivals = [[] for _ in range(count)]  # of every event, by the clock that logs have too
