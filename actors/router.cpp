@@ -101,6 +101,7 @@ struct Router {
   void release_everywhere(const AttemptKey& key);
   void count_end(const Entry& entry, const Cause& cause);
   void forget_if_over(RequestId request);
+  void count_open() const;
 };
 
 void Router::start(ContextPtr node, std::uint32_t part) {
@@ -124,7 +125,7 @@ void Router::submit(const Submit& message) {
   entry.submission = submission;
   entry.entered = now;
   entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
-  seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
+  count_open();
   seat.node->log.event(LogLevel::kDebug,
                        "request.received",
                        {{"request", submission->request}, {"attempt", submission->attempt}});
@@ -159,6 +160,7 @@ void Router::rewire(const Rewire& message) {
   for (const AttemptKey& key : lost) {
     lose_with_site(ledger.at(key.request));
   }
+  count_open();
 }
 
 bool Router::site_lost(const Entry& entry) const {
@@ -438,6 +440,9 @@ void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
     entry.decode.reset();
     notify(parts.decode_balancer, ReleaseAttempt{entry.key()});
   }
+  if ((commands & kForgetDecode) != 0) {
+    notify(parts.decode_balancer, DecodeLeft{{entry.key()}});
+  }
   if ((commands & kPlaceDecode) != 0) {
     ++entry.handovers;
     if (cause.handover != nullptr && cause.handover->buffer != BufferKey{}) {
@@ -489,8 +494,12 @@ void Router::forget_if_over(RequestId request) {
   const auto entry = ledger.find(request);
   if (is_terminal(entry->second.state)) {
     ledger.erase(entry);
-    seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
+    count_open();
   }
+}
+
+void Router::count_open() const {
+  seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
 }
 
 RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,

@@ -53,17 +53,17 @@ constexpr std::array<Row, kLiveRequestStates> kTable = {{
         to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
     // -- Queued for decode
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        to(kHandingOver), ignore(kUnplaced), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        to(kHandingOver), ignore(kUnplaced), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill | kForgetDecode),
         to(kFailed, kReport | kReleasePrefill), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Handing over
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), to(kQueuedDecode, kReleaseDecode | kPlaceDecode), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill),
+        ignore(kSeen), to(kQueuedDecode, kReleaseDecode | kPlaceDecode), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill | kForgetDecode),
         ignore(kTaken), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Decoding
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), ignore(kJoined), ignore(kSeen), to(kFinished),
+        ignore(kSeen), ignore(kJoined), ignore(kSeen), to(kFinished, kForgetDecode),
         ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
         to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
 }};

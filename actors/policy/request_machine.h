@@ -58,6 +58,8 @@ enum RequestCommand : std::uint8_t {
       4,  // balancer, group and worker of the prefill path free what they hold of this attempt
   kReleaseDecode = 8,  // the same for the decode path
   kReport = 16,        // the attempt's terminal event goes to the stream
+  kForgetDecode =
+      32,  // it ended by itself: its balancer counts it no longer, whatever its group says
 };
 
 struct RequestStep {

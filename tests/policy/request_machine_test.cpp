@@ -53,7 +53,7 @@ TEST_CASE("a request goes forward through its states") {
   CHECK(on(RequestEvent::kDecodePlaced) == kDoNothing);
   CHECK(on(RequestEvent::kDecodeJoined) == kReleasePrefill);
   CHECK(now == RequestState::kDecoding);
-  CHECK(on(RequestEvent::kAnswerDone) == kDoNothing);
+  CHECK(on(RequestEvent::kAnswerDone) == kForgetDecode);
   CHECK(now == RequestState::kFinished);
 }
 

@@ -226,6 +226,26 @@ TEST_CASE("a view that the store took without an answer reaches all nodes at onc
   }
 }
 
+TEST_CASE("a router that is built anew counts nothing that the one before it had open") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    World world(setup_of({kFront, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    testing::Clients& clients = world.clients(NodeId{0});
+    ask_some(world, NodeId{0}, 5);
+    REQUIRE(
+        world.run([&world] { return count_events(world, "request.received") == 5; }, seconds(10)));
+    world.break_part(NodeId{0}, "router");
+    for (const RequestId request : clients.requests()) {
+      clients.leave(request);
+    }
+    REQUIRE(
+        world.run([&world] { return count_events(world, "pipeline.rebuilt") > 0; }, seconds(10)));
+    world.run_for(milliseconds(50));
+    CHECK(world.believed_answers() == "");
+  }
+}
+
 TEST_CASE("the same seed gives the same run") {
   const auto run = [](std::uint64_t seed) {
     World world(setup_of({kFront, kPrefill, kDecode, kDecode}, seed));

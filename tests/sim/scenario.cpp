@@ -244,7 +244,8 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   // What was cancelled is given up within a second.
   world.run(
       [&world] {
-        return world.memory_is_free() && world.nothing_offered() && world.believed_answers() == 0;
+        return world.memory_is_free() && world.nothing_offered() &&
+               world.believed_answers().empty();
       },
       seconds(2));
   run.memory_free = world.memory_is_free();

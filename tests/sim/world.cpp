@@ -439,16 +439,25 @@ bool World::memory_is_free() {
   });
 }
 
-std::int64_t World::believed_answers() const {
-  std::int64_t believed = 0;
-  for (const Host& host : hosts_) {
-    if (host.life) {
-      const NodeMetrics& metrics = host.life->node->metrics();
-      believed +=
-          metrics.ledger_open + metrics.gateway_open + metrics.decode_queued + metrics.decode_live;
-      for (const auto& queued : metrics.prefill_queued) {
-        believed += queued;
+std::string World::believed_answers() const {
+  std::string believed;
+  for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
+    if (!hosts_[n].life) {
+      continue;
+    }
+    const NodeMetrics& metrics = hosts_[n].life->node->metrics();
+    const auto add = [&believed, n](const char* where, std::int64_t count) {
+      if (count != 0) {
+        believed += (believed.empty() ? "n" : ", n") + std::to_string(n) + " " + where + " " +
+                    std::to_string(count);
       }
+    };
+    add("gateway", metrics.gateway_open);
+    add("ledger", metrics.ledger_open);
+    add("waiting for decode", metrics.decode_queued);
+    add("in decode", metrics.decode_live);
+    for (const auto& queued : metrics.prefill_queued) {
+      add("waiting for prefill", queued);
     }
   }
   return believed;

@@ -129,8 +129,8 @@ class World {
   testing::Clients& clients(NodeId node) { return *hosts_.at(node.value).life->clients; }
 
   bool memory_is_free();
-  // What gateways, ledgers and balancers count as open.
-  std::int64_t believed_answers() const;
+  // What gateways, ledgers and balancers count as open, in words; empty: nothing.
+  std::string believed_answers() const;
   bool nothing_offered();
 
   transport::Transport& transport(NodeId node) { return *hosts_.at(node.value).life->transport; }
