@@ -42,6 +42,8 @@ struct DecodeBalancer {
   std::optional<CostModel> cost;
   std::deque<Handover> queue;
   std::vector<Site> sites;  // by NodeId
+  // A part is wired after those that follow it, so this node's group may report before that.
+  std::optional<DecodeLoad> early;
   std::map<AttemptKey, Placed> placed;
 
   void start(ContextPtr node, std::uint32_t part);
@@ -116,6 +118,10 @@ void DecodeBalancer::refused(const DecodeRefused& message) {
 }
 
 void DecodeBalancer::report(const DecodeLoad& message) {
+  if (sites.empty()) {
+    early = message;
+    return;
+  }
   if (message.node.value >= sites.size()) {
     return;
   }
@@ -139,6 +145,9 @@ void DecodeBalancer::rewire(const Rewire& message) {
     }
   }
   std::erase_if(placed, [this](const auto& entry) { return seat.wiring->lost(entry.second.site); });
+  if (const auto load = std::exchange(early, std::nullopt)) {
+    report(*load);
+  }
   dispatch();
 }
 

@@ -27,7 +27,9 @@ struct PrefillBalancer {
   PartSeat seat;
   std::size_t length_class = 0;
   std::deque<PlacementPtr> queue;
-  std::vector<Site> sites;               // by NodeId
+  std::vector<Site> sites;  // by NodeId
+  // A part is wired after those that follow it, so this node's group may report before that.
+  std::optional<PrefillLoad> early;
   std::map<AttemptKey, SiteRef> placed;  // until released
 
   void place(const PlacePrefill& message);
@@ -89,6 +91,10 @@ void PrefillBalancer::release(const ReleaseAttempt& message) {
 }
 
 void PrefillBalancer::report(const PrefillLoad& message) {
+  if (sites.empty()) {
+    early = message;
+    return;
+  }
   if (message.node.value >= sites.size()) {
     return;
   }
@@ -111,6 +117,9 @@ void PrefillBalancer::rewire(const Rewire& message) {
     if (sites[n].session != seat.wiring->nodes[n].session) {
       sites[n] = Site{.session = seat.wiring->nodes[n].session, .load = {}, .on_the_way = {}};
     }
+  }
+  if (const auto load = std::exchange(early, std::nullopt)) {
+    report(*load);
   }
   dispatch();
 }
