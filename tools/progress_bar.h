@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "schemas/units.h"
+
 namespace shoal::tools {
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string label);
+  // With `unit`, what is done a second is shown in it.
+  explicit ProgressBar(std::string label, std::string unit = "");
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -16,9 +19,15 @@ class ProgressBar {
   void update(std::int64_t done, std::int64_t total);
 
  private:
+  void draw(std::int64_t done) const;
+
   std::string label_;
+  std::string unit_;
   bool terminal_;
   int percent_ = -1;
+  std::int64_t first_ = 0;  // done when it was drawn first
+  Instant began_{};
+  Instant drawn_{};
 };
 
 }  // namespace shoal::tools
