@@ -314,9 +314,12 @@ void add_sim(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   sim->add_option("--topology", o.topology, "draw scenarios for the nodes of this topology file");
   sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
-  sim->add_option("--log", o.log, "write the event log of a single run to this file");
+  sim->add_option("--log",
+                  o.log,
+                  "file for the event log of a single run; or for the progress of a range of "
+                  "seeds, which goes on there when it was interrupted");
   sim->footer(
-      "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000\n"
+      "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000 --log soak.log\n"
       "  shoal sim --scenario tests/sim/scenarios --seeds 1..20");
   sim->callback([&line] { line.status = run_sim(line.sim); });
 }

@@ -74,7 +74,7 @@ struct SimOptions {
   int nodes = 3;         // of drawn scenarios
   std::string topology;  // file whose nodes they have instead
   bool shrink = false;
-  std::string log;  // file for the event log of a single run
+  std::string log;  // file for the events of a single run, or for the progress of a range
 };
 
 // What `shoal version` and `shoal --version` print.

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "actors/topology_file.h"
@@ -15,6 +17,7 @@
 #include "tools/commands.h"
 #include "tools/process_ports.h"
 #include "tools/progress_bar.h"
+#include "tools/sim_journal.h"
 
 namespace shoal::tools {
 
@@ -25,20 +28,6 @@ namespace fs = std::filesystem;
 struct Named {
   std::string file;  // empty: drawn from the seed
   scenario::Scenario scenario;
-};
-
-using Counts = std::map<std::string, std::int64_t>;
-
-struct Totals {
-  std::uint64_t runs = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t messages = 0;
-  Nanos time{0};
-  Nanos settled{0};  // the slowest
-  Counts answers;
-  Counts faults;
-  Counts invariants;
-  Counts counters;
 };
 
 std::optional<std::pair<std::uint64_t, std::uint64_t>> range_of(const std::string& text) {
@@ -77,13 +66,7 @@ Result<std::vector<Named>> read_scenarios(const std::vector<std::string>& paths)
   return scenarios;
 }
 
-void add(const Counts& from, Counts& to) {
-  for (const auto& [name, count] : from) {
-    to[name] += count;
-  }
-}
-
-void print_counts(const char* title, const Counts& counts) {
+void print_counts(const char* title, const SimTotals::Counts& counts) {
   std::printf("%-11s", title);
   for (const auto& [name, count] : counts) {
     std::printf(" %s %" PRId64, name.c_str(), count);
@@ -107,12 +90,30 @@ Result<std::vector<std::string>> roles_of_topology(const std::string& file) {
   return roles;
 }
 
+struct Run {
+  SimOptions options;
+  std::pair<std::uint64_t, std::uint64_t> seeds;
+  std::vector<Named> scenarios;
+  std::vector<std::string> roles;  // of drawn scenarios; none: options.nodes of them
+  std::optional<SimJournal> journal;
+};
+
+// The options that, with a seed, give the runs of these scenarios.
+std::string options_of(const SimOptions& options, const std::vector<std::string>& scenarios) {
+  if (scenarios.empty()) {
+    return options.topology.empty() ? "--nodes " + std::to_string(options.nodes)
+                                    : "--topology " + options.topology;
+  }
+  std::string words;
+  for (const std::string& scenario : scenarios) {
+    words += (words.empty() ? "--scenario " : " --scenario ") + scenario;
+  }
+  return words;
+}
+
 std::string replay(const SimOptions& options, const Named& named, std::uint64_t seed) {
-  const std::string where = !named.file.empty() ? "--scenario " + named.file
-                            : !options.topology.empty()
-                                ? "--topology " + options.topology
-                                : "--nodes " + std::to_string(options.nodes);
-  return "shoal sim " + where + " --seed " + std::to_string(seed);
+  const std::vector<std::string> files(named.file.empty() ? 0 : 1, named.file);
+  return "shoal sim " + options_of(options, files) + " --seed " + std::to_string(seed);
 }
 
 void print_violation(const sim::Violation& violation) {
@@ -136,52 +137,99 @@ void print_shrunk(const Named& named, std::uint64_t seed, const std::string& inv
               sim::scenario_text(smallest).c_str());
 }
 
-int write_log(const std::string& file, const std::vector<std::string>& events) {
+Result<void> write_events(const std::string& file, const std::vector<std::string>& events) {
   std::ofstream stream(file);
   for (const std::string& line : events) {
     stream << line << '\n';
   }
   if (!stream.flush()) {
-    return report(Error{Code::kMisconfigured, file + ": cannot be written"});
+    return fail(Code::kMisconfigured, file + ": cannot be written; name another file with --log");
   }
-  return 0;
+  return {};
 }
 
-int run_one(const SimOptions& options, const Named& named, std::uint64_t seed, Totals& totals) {
-  const bool single = options.seeds.empty();
-  const sim::Outcome outcome = sim::run_scenario(named.scenario, {seed, !options.log.empty()});
+void count(const sim::Outcome& outcome, SimTotals& totals) {
   ++totals.runs;
-  totals.messages += outcome.messages;
+  totals.failed += outcome.violations.empty() ? 0 : 1;
+  totals.messages += static_cast<std::int64_t>(outcome.messages);
   totals.time += outcome.time;
   totals.settled = std::max(totals.settled, outcome.settled);
   add(outcome.answers, totals.answers);
   add(outcome.faults, totals.faults);
   add(outcome.counters, totals.counters);
+  for (const sim::Violation& violation : outcome.violations) {
+    ++totals.invariants[violation.invariant];
+  }
+}
+
+Result<void> tell_violations(Run& run,
+                             const Named& named,
+                             std::uint64_t seed,
+                             const std::vector<sim::Violation>& violations) {
+  const std::string again = replay(run.options, named, seed);
+  std::printf("seed %" PRIu64 " violates:\n", seed);
+  std::set<std::string> invariants;
+  for (const sim::Violation& violation : violations) {
+    invariants.insert(violation.invariant);
+    print_violation(violation);
+  }
+  std::printf("  again: %s\n", again.c_str());
+  if (run.options.shrink) {
+    print_shrunk(named, seed, violations.front().invariant);
+  }
+  if (run.journal) {
+    TRY_VOID(run.journal->record_violation(named.file, seed, invariants, again));
+  }
+  return {};
+}
+
+Result<void> run_seed(Run& run, Named& named, std::uint64_t seed, SimTotals& totals) {
+  if (named.file.empty()) {
+    named.scenario = run.roles.empty() ? sim::drawn_scenario(seed, run.options.nodes)
+                                       : sim::drawn_scenario(seed, run.roles);
+  }
+  const bool single = run.options.seeds.empty();
+  const Instant began = monotonic_now();
+  const sim::Outcome outcome =
+      sim::run_scenario(named.scenario, {seed, single && !run.options.log.empty()});
+  totals.took += monotonic_now() - began;
+  count(outcome, totals);
   if (single) {
     std::printf("hash %016" PRIx64 "\n", outcome.hash);
   }
-  if (!options.log.empty()) {
-    if (const int status = write_log(options.log, outcome.events); status != 0) {
-      return status;
-    }
+  if (single && !run.options.log.empty()) {
+    TRY_VOID(write_events(run.options.log, outcome.events));
   }
-  if (!outcome.violations.empty()) {
-    ++totals.failed;
-    std::printf("seed %" PRIu64 " violates:\n", seed);
-    for (const sim::Violation& violation : outcome.violations) {
-      ++totals.invariants[violation.invariant];
-      print_violation(violation);
+  return outcome.violations.empty() ? Result<void>()
+                                    : tell_violations(run, named, seed, outcome.violations);
+}
+
+// Goes on where the log ends.
+Result<SimProgress> run_seeds(Run& run, Named& named, const std::function<void()>& seed_done) {
+  constexpr std::int64_t kSeedsALine = 100;
+  constexpr Nanos kTimeALine = std::chrono::seconds(5);
+  SimProgress progress = run.journal ? run.journal->recorded(named.file) : SimProgress{};
+  Instant written = monotonic_now();
+  for (std::uint64_t seed = progress.last ? *progress.last + 1 : run.seeds.first;
+       seed <= run.seeds.second;
+       ++seed) {
+    const std::int64_t failed = progress.totals.failed;
+    TRY_VOID(run_seed(run, named, seed, progress.totals));
+    progress.last = seed;
+    const bool is_due = seed == run.seeds.second || progress.totals.failed > failed ||
+                        progress.totals.runs % kSeedsALine == 0 ||
+                        monotonic_now() - written >= kTimeALine;
+    if (run.journal && is_due) {
+      TRY_VOID(run.journal->record(named.file, progress));
+      written = monotonic_now();
     }
-    std::printf("  again: %s\n", replay(options, named, seed).c_str());
-    if (options.shrink) {
-      print_shrunk(named, seed, outcome.violations.front().invariant);
-    }
+    seed_done();
   }
-  return 0;
+  return progress;
 }
 
 // What a scenario promises to reach must have been reached by some seed of a range.
-bool print_unreached(const Named& named, const Counts& counters) {
+bool print_unreached(const Named& named, const SimTotals::Counts& counters) {
   bool all = true;
   for (const std::string& counter : named.scenario.reaches()) {
     if (!counters.contains(counter)) {
@@ -192,9 +240,9 @@ bool print_unreached(const Named& named, const Counts& counters) {
   return all;
 }
 
-void print_totals(const Totals& totals, Nanos took) {
-  const double seconds = std::chrono::duration<double>(took).count();
-  std::printf("runs %" PRIu64 ", violating %" PRIu64
+void print_totals(const SimTotals& totals) {
+  const double seconds = std::chrono::duration<double>(totals.took).count();
+  std::printf("runs %" PRId64 ", violating %" PRId64
               ", %.1f seeds/s, %.0f x real time, %.0f "
               "messages/s\n",
               totals.runs,
@@ -208,6 +256,48 @@ void print_totals(const Totals& totals, Nanos took) {
   print_counts("faults", totals.faults);
   print_counts("reached", totals.counters);
   print_counts("violations", totals.invariants);
+}
+
+Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::uint64_t> seeds) {
+  Run run{options, seeds, {}, {}, {}};
+  TRY(run.scenarios, read_scenarios(options.scenarios));
+  TRY(run.roles, roles_of_topology(options.topology));
+  if (run.scenarios.empty()) {
+    run.scenarios.push_back({});
+  }
+  if (!options.seeds.empty() && !options.log.empty()) {
+    TRY(run.journal,
+        SimJournal::open(options.log, options_of(options, options.scenarios), seeds.first));
+  }
+  return run;
+}
+
+// What the log of an earlier run has.
+std::int64_t recorded_runs(const Run& run) {
+  std::int64_t runs = 0;
+  for (const Named& named : run.scenarios) {
+    runs += run.journal ? run.journal->recorded(named.file).totals.runs : 0;
+  }
+  if (runs > 0) {
+    std::printf("%s has %" PRId64 " runs already\n", run.options.log.c_str(), runs);
+  }
+  return runs;
+}
+
+Result<bool> run_all(Run& run) {
+  SimTotals totals;
+  bool all_reached = true;
+  ProgressBar bar("seeds", "seeds/s");
+  const std::uint64_t total = run.scenarios.size() * (run.seeds.second - run.seeds.first + 1);
+  std::int64_t done = recorded_runs(run);
+  for (Named& named : run.scenarios) {
+    TRY(const SimProgress progress,
+        run_seeds(run, named, [&] { bar.update(++done, static_cast<std::int64_t>(total)); }));
+    all_reached &= run.options.seeds.empty() || print_unreached(named, progress.totals.counters);
+    add(progress.totals, totals);
+  }
+  print_totals(totals);
+  return totals.failed == 0 && all_reached;
 }
 
 }  // namespace
@@ -224,39 +314,15 @@ int run_sim(const SimOptions& options) {
     }
     seeds = *range;
   }
-  auto scenarios = read_scenarios(options.scenarios);
-  if (!scenarios) {
-    return report(scenarios.error());
+  auto run = plan_run(options, seeds);
+  if (!run) {
+    return report(run.error());
   }
-  if (scenarios->empty()) {
-    scenarios->push_back({});
+  const auto clean = run_all(*run);
+  if (!clean) {
+    return report(clean.error());
   }
-  const auto roles = roles_of_topology(options.topology);
-  if (!roles) {
-    return report(roles.error());
-  }
-  const Instant began = monotonic_now();
-  Totals totals;
-  bool all_reached = true;
-  ProgressBar bar("seeds");
-  const std::uint64_t total = scenarios->size() * (seeds.second - seeds.first + 1);
-  for (Named& named : *scenarios) {
-    const Counts before = std::exchange(totals.counters, {});
-    for (std::uint64_t seed = seeds.first; seed <= seeds.second; ++seed) {
-      if (named.file.empty()) {
-        named.scenario = roles->empty() ? sim::drawn_scenario(seed, options.nodes)
-                                        : sim::drawn_scenario(seed, *roles);
-      }
-      if (const int status = run_one(options, named, seed, totals); status != 0) {
-        return status;
-      }
-      bar.update(static_cast<std::int64_t>(totals.runs), static_cast<std::int64_t>(total));
-    }
-    all_reached &= options.seeds.empty() || print_unreached(named, totals.counters);
-    add(before, totals.counters);
-  }
-  print_totals(totals, monotonic_now() - began);
-  return totals.failed == 0 && all_reached ? 0 : 1;
+  return *clean ? 0 : 1;
 }
 
 }  // namespace shoal::tools
