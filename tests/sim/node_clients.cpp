@@ -70,6 +70,9 @@ RequestId Clients::ask(const Wanted& request) {
     todo.submissions.push_back(client->second.stream.submission());
     due_ = std::min(due_, client->second.stream.next_due());
     ++open_;
+    if (request.reads_per_s > 0) {
+      slow_readers_.push_back(submission.request);
+    }
   }
   act(std::move(todo));
   return submission.request;
@@ -80,7 +83,7 @@ void Clients::leave(RequestId request) {
   {
     const std::lock_guard lock(mutex_);
     Client& client = clients_.at(request);
-    close(client, client.answer.left);
+    close(client, client.answer.left, todo);
     todo.closed.push_back(request);
   }
   act(std::move(todo));
@@ -88,18 +91,25 @@ void Clients::leave(RequestId request) {
 }
 
 void Clients::reset_connections() {
-  const std::lock_guard lock(mutex_);
-  dead_ = true;
-  for (auto& [request, client] : clients_) {
-    if (!client.answer.over()) {
-      close(client, client.answer.reset);
+  Todo todo;
+  {
+    const std::lock_guard lock(mutex_);
+    dead_ = true;
+    for (auto& [request, client] : clients_) {
+      if (!client.answer.over()) {
+        close(client, client.answer.reset, todo);
+      }
     }
   }
+  act(std::move(todo));
 }
 
 // The connection is gone, for one of the reasons.
-void Clients::close(Client& client, bool& how) {
-  open_ -= client.answer.over() ? 0 : 1;
+void Clients::close(Client& client, bool& how, Todo& todo) {
+  if (!client.answer.over()) {
+    --open_;
+    todo.over.push_back(client.stream.request());
+  }
   how = true;
   client.stream.on_client_left();
 }
@@ -200,7 +210,7 @@ void Clients::read(Client& client, std::size_t arrived, Todo& todo) {
   client.read_at = now;
   client.unread += static_cast<std::int64_t>(arrived);
   if (client.unread > unread_limit_) {
-    close(client, client.answer.cut);
+    close(client, client.answer.cut, todo);
     client.unread = 0;
     todo.closed.push_back(client.stream.request());
   }
@@ -209,8 +219,8 @@ void Clients::read(Client& client, std::size_t arrived, Todo& todo) {
 std::int64_t Clients::most_unread() const {
   const std::lock_guard lock(mutex_);
   std::int64_t most = 0;
-  for (const auto& [request, client] : clients_) {
-    most = std::max(most, client.unread);
+  for (const RequestId request : slow_readers_) {
+    most = std::max(most, clients_.at(request).unread);
   }
   return most;
 }
@@ -241,7 +251,7 @@ void Clients::take(Client& client, StreamStep step, Todo& todo) {
   }
   if (answer.over() && !was_over) {
     --open_;
-    todo.ended.push_back(client.stream.request());
+    todo.over.push_back(client.stream.request());
   }
   if (!client.stream.done()) {
     due_ = std::min(due_, client.stream.next_due());
@@ -259,9 +269,9 @@ void Clients::act(Todo todo) {
   for (const RequestId request : todo.closed) {
     door_.closed(request);
   }
-  for (const RequestId request : todo.ended) {
-    if (on_end_) {
-      on_end_(request);
+  for (const RequestId request : todo.over) {
+    if (on_over_) {
+      on_over_(request);
     }
   }
   changed_.notify_all();

@@ -79,8 +79,8 @@ class Clients final : public ShardInbox {
 
   std::int64_t most_unread() const;
 
-  // Calls back after each answer that ended by itself, unlocked.
-  void on_end(std::function<void(RequestId)> callback) { on_end_ = std::move(callback); }
+  // Calls back when an answer is over, however that came, unlocked.
+  void on_over(std::function<void(RequestId)> callback) { on_over_ = std::move(callback); }
 
   // Every request ever asked here.
   std::vector<RequestId> requests() const;
@@ -103,12 +103,12 @@ class Clients final : public ShardInbox {
     std::vector<std::pair<RequestId, StreamStop>> stops;
     std::vector<Submission> submissions;
     std::vector<RequestId> closed;
-    std::vector<RequestId> ended;
+    std::vector<RequestId> over;
   };
 
   void take(Client& client, StreamStep step, Todo& todo);
   void read(Client& client, std::size_t arrived, Todo& todo);
-  void close(Client& client, bool& how);
+  void close(Client& client, bool& how, Todo& todo);
   void act(Todo todo);
   bool wait(const std::function<bool()>& until, Nanos limit);
 
@@ -116,10 +116,11 @@ class Clients final : public ShardInbox {
   std::function<Instant()> clock_;
   StreamLimits limits_;
   std::function<void(RequestId, std::size_t)> on_tokens_;
-  std::function<void(RequestId)> on_end_;
+  std::function<void(RequestId)> on_over_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<RequestId, Client> clients_;
+  std::vector<RequestId> slow_readers_;
   std::size_t open_ = 0;
   Instant due_ = Instant::max();  // no stream has anything to do before
   std::int64_t unread_limit_ = INT64_MAX;

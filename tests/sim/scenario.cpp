@@ -88,6 +88,9 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
 }
 
 void count_answers(const Workload& workload, std::map<std::string, std::int64_t>& counts) {
+  for (const auto& [how, count] : workload.unsent()) {
+    counts[how] += count;
+  }
   for (const Asked& asked : workload.asked()) {
     const testing::Answer answer = asked.clients->answer(asked.request);
     const bool expired = answer.error && answer.error->code == Code::kDeadline;

@@ -2,8 +2,14 @@
 #include "tests/sim/workload.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace shoal::sim {
+namespace {
+
+constexpr Nanos kDeadline = std::chrono::minutes(5);
+
+}  // namespace
 
 Workload::Workload(World& world, const scenario::Workload& plan) : world_(world), plan_(plan) {}
 
@@ -29,12 +35,10 @@ void Workload::schedule() {
   }
 }
 
-// At a gateway that listens; where none does, the client finds the connection refused.
 void Workload::arrive() {
   --to_come_;
-  const std::vector<NodeId> gateways = listening();
-  if (!gateways.empty()) {
-    ask(gateways[world_.random()() % gateways.size()], false);
+  if (const auto gateway = pick_gateway()) {
+    ask(*gateway, false);
   }
 }
 
@@ -50,6 +54,24 @@ std::vector<NodeId> Workload::listening() const {
   return gateways;
 }
 
+// One that listens; where none does, the client finds the connection refused.
+std::optional<NodeId> Workload::pick_gateway() {
+  const std::vector<NodeId> gateways = listening();
+  if (gateways.empty()) {
+    ++unsent_["refused"];
+    return std::nullopt;
+  }
+  return gateways[world_.random()() % gateways.size()];
+}
+
+bool Workload::fits(std::int64_t prompt, std::int64_t answer) {
+  const bool fits = prompt + answer <= world_.context();
+  if (!fits) {
+    ++unsent_["too_long"];
+  }
+  return fits;
+}
+
 void Workload::probe() {
   first_probe_ = std::min(first_probe_, asked_.size());
   for (const NodeId gateway : listening()) {
@@ -61,71 +83,48 @@ void Workload::ask(NodeId gateway, bool plain) {
   const int answer = static_cast<int>(between(plan_.answer_min(), plan_.answer_max()));
   testing::Wanted wanted =
       testing::wanted(world_.random()(), between(plan_.prompt_min(), plan_.prompt_max()), answer);
-  ask(gateway, std::move(wanted), plain ? 0 : 1);
+  ask(gateway, std::move(wanted), {.turn = plain ? 0 : 1});
 }
 
-// Turn 0: a plain one that goes on to its end.
-void Workload::ask(NodeId gateway, testing::Wanted wanted, int turn) {
+void Workload::ask(NodeId gateway, testing::Wanted wanted, Asked one) {
   testing::Clients& clients = world_.clients(gateway);
   watch(clients);
-  const bool plain = turn == 0;
+  const bool plain = one.turn == 0;
   const std::int64_t answer = wanted.sampling.max_tokens;
   const Instant now = world_.now_at(gateway);
   wanted.mode = chance(plan_.exact_percent()) ? BasisMode::kExact : BasisMode::kBounded;
-  wanted.deadline = now + std::chrono::minutes(5);
+  wanted.deadline = now + kDeadline;
   if (!plain && chance(plan_.deadline_percent())) {
     wanted.deadline = now + std::chrono::milliseconds(plan_.deadline_ms());
   }
   wanted.reads_per_s = !plain && chance(plan_.slow_percent()) ? plan_.slow_reads_per_s() : 0;
-  Asked one{&clients, gateway, {}, wanted.deadline, 0, turn};
+  one.clients = &clients;
+  one.gateway = gateway;
+  one.deadline = wanted.deadline;
   const bool leaves = !plain && chance(plan_.leave_percent());
   if (!plain && !leaves && answer > 2 && chance(plan_.stop_percent())) {
     one.stop_after = between(1, answer - 1);
   }
   const auto leaves_after = static_cast<std::size_t>(between(0, answer));
   one.request = clients.ask(wanted);
+  by_request_.emplace(one.request.value, asked_.size());
   asked_.push_back(one);
-  if (leaves && leaves_after > 0) {
-    leaving_.push_back({one.request, leaves_after});
-  } else if (leaves) {
-    world_.timeline().after(std::chrono::microseconds(between(0, 20'000)),
-                            [&clients, request = one.request] {
-                              if (!clients.answer(request).over()) {
-                                clients.leave(request);
-                              }
-                            });
+  if (leaves) {
+    leave_later(one, leaves_after);
   }
 }
 
-// The next turn has the whole conversation so far in front of the user's new words.
-void Workload::ended(testing::Clients& clients, RequestId request) {
-  const auto one = std::find_if(
-      asked_.rbegin(), asked_.rend(), [request](const Asked& a) { return a.request == request; });
-  if (one == asked_.rend() || one->turn == 0 || one->turn >= plan_.turns() ||
-      clients.answer(request).error) {
+void Workload::leave_later(const Asked& one, std::size_t after) {
+  if (after > 0) {
+    leaving_.emplace(one.request.value, after);
     return;
   }
-  ++to_come_;
-  std::vector<TokenId> talk = clients.asked(request).prompt;
-  const testing::Answer answer = clients.answer(request);
-  talk.insert(talk.end(), answer.tokens.begin(), answer.tokens.end());
-  world_.timeline().after(
-      std::chrono::microseconds(between(0, 2 * plan_.think_us())),
-      [this, talk = std::move(talk), turn = one->turn + 1]() mutable {
-        --to_come_;
-        const std::vector<NodeId> gateways = listening();
-        testing::Wanted wanted =
-            testing::wanted(world_.random()(),
-                            between(plan_.prompt_min(), plan_.prompt_max()),
-                            static_cast<int>(between(plan_.answer_min(), plan_.answer_max())));
-        wanted.prompt.insert(wanted.prompt.begin(), talk.begin(), talk.end());
-        const bool fits =
-            static_cast<Position>(wanted.prompt.size()) + wanted.sampling.max_tokens <=
-            world_.context();
-        if (!gateways.empty() && fits) {
-          ask(gateways[world_.random()() % gateways.size()], std::move(wanted), turn);
-        }
-      });
+  world_.timeline().after(std::chrono::microseconds(between(0, 20'000)),
+                          [clients = one.clients, request = one.request] {
+                            if (!clients->answer(request).over()) {
+                              clients->leave(request);
+                            }
+                          });
 }
 
 void Workload::watch(testing::Clients& clients) {
@@ -133,25 +132,66 @@ void Workload::watch(testing::Clients& clients) {
     return;
   }
   watched_.push_back(&clients);
-  clients.on_end([this, &clients](RequestId request) { ended(clients, request); });
+  clients.on_over([this, &clients](RequestId request) { on_over(clients, request); });
   clients.on_tokens([this, &clients](RequestId request, std::size_t answered) {
-    const auto one = std::find_if(
-        asked_.rbegin(), asked_.rend(), [request](const Asked& a) { return a.request == request; });
-    if (one == asked_.rend() || clients.answer(request).over()) {
-      return;
-    }
-    if (one->stop_after > 0 && static_cast<std::int64_t>(answered) >= one->stop_after) {
-      clients.stop_at(
-          request, static_cast<Position>(clients.asked(request).prompt.size()) + one->stop_after);
-      return;
-    }
-    const auto leaving = std::find_if(leaving_.begin(), leaving_.end(), [request](const auto& l) {
-      return l.request == request;
-    });
-    if (leaving != leaving_.end() && answered >= leaving->after) {
-      clients.leave(request);
-    }
+    on_tokens(clients, request, answered);
   });
+}
+
+void Workload::on_tokens(testing::Clients& clients, RequestId request, std::size_t answered) {
+  const auto known = by_request_.find(request.value);
+  if (known == by_request_.end()) {
+    return;
+  }
+  const std::int64_t stop_after = asked_[known->second].stop_after;
+  const auto leaving = leaving_.find(request.value);
+  const bool stops = stop_after > 0 && static_cast<std::int64_t>(answered) >= stop_after;
+  const bool leaves = leaving != leaving_.end() && answered >= leaving->second;
+  if ((!stops && !leaves) || clients.answer(request).over()) {
+    return;
+  }
+  if (stops) {
+    const auto prompt = static_cast<Position>(clients.asked(request).prompt.size());
+    clients.stop_at(request, prompt + stop_after);
+  } else {
+    clients.leave(request);
+  }
+}
+
+void Workload::on_over(testing::Clients& clients, RequestId request) {
+  const auto known = by_request_.find(request.value);
+  if (known == by_request_.end()) {
+    return;
+  }
+  const Asked& one = asked_[known->second];
+  if (one.turn > 0 && one.turn < plan_.turns()) {
+    next_turn(clients.asked(request), clients.answer(request), one.turn + 1);
+  }
+}
+
+// It has the whole conversation so far in front of the user's new words.
+void Workload::next_turn(testing::Wanted before, const testing::Answer& answer, int turn) {
+  if (answer.error || answer.left || answer.cut || answer.reset) {
+    return;
+  }
+  ++to_come_;
+  std::vector<TokenId> talk = std::move(before.prompt);
+  talk.insert(talk.end(), answer.tokens.begin(), answer.tokens.end());
+  world_.timeline().after(std::chrono::microseconds(between(0, 2 * plan_.think_us())),
+                          [this, talk = std::move(talk), turn] {
+                            --to_come_;
+                            testing::Wanted wanted = testing::wanted(
+                                world_.random()(),
+                                between(plan_.prompt_min(), plan_.prompt_max()),
+                                static_cast<int>(between(plan_.answer_min(), plan_.answer_max())));
+                            wanted.prompt.insert(wanted.prompt.begin(), talk.begin(), talk.end());
+                            if (!fits(std::ssize(wanted.prompt), wanted.sampling.max_tokens)) {
+                              return;
+                            }
+                            if (const auto gateway = pick_gateway()) {
+                              ask(*gateway, std::move(wanted), {.turn = turn});
+                            }
+                          });
 }
 
 }  // namespace shoal::sim

@@ -4,6 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "schemas/scenario.pb.h"
@@ -13,11 +17,11 @@ namespace shoal::sim {
 
 struct Asked {
   testing::Clients* clients = nullptr;
-  NodeId gateway;
-  RequestId request;
-  Instant deadline;
+  NodeId gateway{};
+  RequestId request{};
+  Instant deadline{};
   std::int64_t stop_after = 0;  // answer tokens after which a stop string ends it; 0: none
-  int turn = 1;                 // of its conversation
+  int turn = 1;                 // of its conversation; 0: a plain one, which goes on to its end
 };
 
 class Workload {
@@ -34,15 +38,23 @@ class Workload {
 
   const std::vector<Asked>& asked() const { return asked_; }
 
+  // Requests that were never sent: "refused" where no gateway listened, "too_long" for the context.
+  const std::map<std::string, std::int64_t>& unsent() const { return unsent_; }
+
   // Index of the first probe in asked().
   std::size_t first_probe() const { return first_probe_; }
 
  private:
   void arrive();
   void ask(NodeId gateway, bool plain);
-  void ask(NodeId gateway, testing::Wanted wanted, int turn);
+  void ask(NodeId gateway, testing::Wanted wanted, Asked one);
+  void leave_later(const Asked& one, std::size_t after);
   void watch(testing::Clients& clients);
-  void ended(testing::Clients& clients, RequestId request);
+  void on_over(testing::Clients& clients, RequestId request);
+  void on_tokens(testing::Clients& clients, RequestId request, std::size_t answered);
+  void next_turn(testing::Wanted before, const testing::Answer& answer, int turn);
+  bool fits(std::int64_t prompt, std::int64_t answer);
+  std::optional<NodeId> pick_gateway();
   std::vector<NodeId> listening() const;
   bool chance(std::int32_t percent);
   std::int64_t between(std::int64_t low, std::int64_t high);
@@ -51,14 +63,10 @@ class Workload {
   scenario::Workload plan_;
   std::int64_t to_come_ = 0;
   std::vector<Asked> asked_;
+  std::unordered_map<std::uint64_t, std::size_t> by_request_;  // in asked_
+  std::unordered_map<std::uint64_t, std::size_t> leaving_;     // after so many tokens
   std::vector<testing::Clients*> watched_;
-
-  struct Leaving {
-    RequestId request;
-    std::size_t after = 0;
-  };
-
-  std::vector<Leaving> leaving_;
+  std::map<std::string, std::int64_t> unsent_;
   std::size_t first_probe_ = SIZE_MAX;
 };
 
