@@ -58,10 +58,16 @@ Result<NodeRoles> roles_of(const std::string& words) {
   return roles;
 }
 
+// Of the models whose traces there are; less where the KV memory of the devices ends first.
+constexpr Position kTraceContext = 1 << 20;
+
 kernels::SimModel model_of(const scenario::Scenario& scenario) {
   kernels::SimModel model;
   model.eos_period = scenario.device().eos_period();
   model.image_padding = scenario.device().image_bytes();
+  if (scenario.workload().has_trace()) {
+    model.max_positions = kTraceContext;
+  }
   return model;
 }
 
@@ -85,6 +91,19 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
     config.mutable_log()->set_level("debug");
   };
   return setup;
+}
+
+Result<Trace> trace_of(const scenario::Workload& workload) {
+  if (!(workload.trace_rate() >= 0.01)) {
+    return fail(Code::kMisconfigured, workload.trace() + ": trace_rate: expected 0.01 or more");
+  }
+  TRY(auto requests, read_trace(workload.trace(), workload.trace_requests()));
+  return Trace(std::move(requests), workload.trace_rate());
+}
+
+// What its file says was checked when the scenario was read.
+std::optional<Trace> checked_trace_of(const scenario::Workload& workload) {
+  return workload.has_trace() ? std::optional(trace_of(workload).value()) : std::nullopt;
 }
 
 void count_answers(const Workload& workload, std::map<std::string, std::int64_t>& counts) {
@@ -147,7 +166,27 @@ Result<scenario::Scenario> read_scenario(const std::filesystem::path& file) {
   }
   std::ostringstream text;
   text << stream.rdbuf();
-  return parse_scenario(text.str(), file.string());
+  TRY(scenario::Scenario scenario, parse_scenario(text.str(), file.string()));
+  if (scenario.workload().has_trace()) {
+    scenario::Workload& workload = *scenario.mutable_workload();
+    workload.set_trace((file.parent_path() / workload.trace()).string());
+    TRY_VOID(trace_of(workload));
+  }
+  return scenario;
+}
+
+Result<TraceSize> measure_trace(const TraceChoice& choice) {
+  scenario::Scenario scenario;
+  play_trace(scenario, choice);
+  TRY(const Trace trace, trace_of(scenario.workload()));
+  return TraceSize{static_cast<std::int64_t>(trace.size()), trace.span()};
+}
+
+void play_trace(scenario::Scenario& scenario, const TraceChoice& choice) {
+  scenario::Workload& workload = *scenario.mutable_workload();
+  workload.set_trace(choice.file);
+  workload.set_trace_requests(choice.requests);
+  workload.set_trace_rate(choice.rate);
 }
 
 scenario::Scenario written_out(const scenario::Scenario& scenario, std::uint64_t seed) {
@@ -169,6 +208,24 @@ std::string scenario_text(const scenario::Scenario& scenario) {
   google::protobuf::TextFormat::PrintToString(scenario, &text);
   return text;
 }
+
+namespace {
+
+std::int64_t requests_of(const scenario::Workload& workload) {
+  const auto trace = checked_trace_of(workload);
+  return trace ? static_cast<std::int64_t>(trace->size()) : workload.requests();
+}
+
+// Of a trace at least one: none would mean all.
+void set_requests(scenario::Workload& workload, std::int64_t requests) {
+  if (workload.has_trace()) {
+    workload.set_trace_requests(std::max<std::int64_t>(1, requests));
+  } else {
+    workload.set_requests(static_cast<std::int32_t>(requests));
+  }
+}
+
+}  // namespace
 
 scenario::Scenario shrink(const scenario::Scenario& scenario,
                           std::uint64_t seed,
@@ -193,10 +250,11 @@ scenario::Scenario shrink(const scenario::Scenario& scenario,
         smaller = true;
       }
     }
-    for (int requests : {smallest.workload().requests() / 2, smallest.workload().requests() - 1}) {
+    const std::int64_t requests = requests_of(smallest.workload());
+    for (const std::int64_t fewer : {requests / 2, requests - 1}) {
       scenario::Scenario candidate = smallest;
-      candidate.mutable_workload()->set_requests(requests);
-      if (requests >= 0 && requests < smallest.workload().requests() && still_fails(candidate)) {
+      set_requests(*candidate.mutable_workload(), fewer);
+      if (fewer >= 0 && fewer < requests && still_fails(candidate)) {
         smallest = std::move(candidate);
         smaller = true;
         break;
@@ -213,7 +271,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   Monitor monitor(world);
   monitor.start();
   const Instant began = world.now();
-  Workload workload(world, scenario.workload());
+  Workload workload(world, scenario.workload(), checked_trace_of(scenario.workload()));
   if (!world.run_until_whole(seconds(30))) {
     outcome.violations.push_back({"full_service_returns", "the cluster never became whole", {}});
   }
@@ -227,7 +285,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   }
   workload.schedule();
   const Instant quiet = world.now() + last;
-  world.run([&] { return world.now() >= quiet && workload.all_came(); }, std::chrono::minutes(10));
+  world.run([&] { return world.now() >= quiet && workload.all_came(); }, workload.longest());
   const auto over = [&] { return workload.all_came() && world.all_over(); };
 
   // Liveness: nothing is broken any more.
@@ -327,6 +385,38 @@ scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::str
   scenario.mutable_device()->set_blocks(12 + below(60));
   scenario.mutable_device()->set_sequences(2 + below(12));
   return scenario;
+}
+
+// 200,000 prompt tokens a second and device, steps of 5 ms, 4 million tokens of KV: what the public
+// traces need of a few nodes.
+void fit_to_trace(scenario::Scenario& drawn, const TraceSize& size) {
+  constexpr int kStepUs = 5'000;
+  constexpr int kRowUs = 5;
+  constexpr int kAnswers = 1'024;
+  drawn.clear_clients();
+  drawn.set_settle_s(300);
+  scenario::Workload& work = *drawn.mutable_workload();
+  work.set_leave_percent(0);
+  work.set_stop_percent(0);
+  work.set_deadline_percent(0);
+  work.set_slow_percent(0);
+  scenario::Device& device = *drawn.mutable_device();
+  device.set_eos_period(0);
+  device.set_blocks(32'768);
+  device.set_sequences(kAnswers);
+  device.set_step_us(kStepUs);
+  device.set_row_us(kRowUs);
+  config::Config& config = *drawn.mutable_config();
+  config.mutable_decode()->set_max_batch(kAnswers);
+  for (config::Cost* cost :
+       {config.mutable_prefill()->mutable_cost(), config.mutable_decode()->mutable_cost()}) {
+    cost->set_step_ns(Nanos(microseconds(kStepUs)).count());
+    cost->set_token_ps(Nanos(microseconds(kRowUs)).count() * 1'000);
+    cost->set_pair_fs(0);
+  }
+  scenario::RandomFaults& random = *drawn.mutable_random();
+  random.set_within_ms(std::max<std::int64_t>(1'000, size.span / milliseconds(1)));
+  random.set_count(std::max(random.count(), static_cast<int>(size.span / seconds(20))));
 }
 
 }  // namespace shoal::sim

@@ -25,12 +25,31 @@ scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes);
 // Likewise, of nodes with these roles ("gateway router").
 scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::string>& roles);
 
+struct TraceChoice {
+  std::string file;
+  std::int64_t requests = 200;  // the first ones; 0: all
+  double rate = 1;              // arrivals and pauses are that many times shorter
+};
+
+struct TraceSize {
+  std::int64_t requests = 0;
+  Nanos span{0};  // from the first arrival to the last
+};
+
+// kMisconfigured names file and line.
+Result<TraceSize> measure_trace(const TraceChoice& choice);
+// The requests of a measured trace come in place of drawn ones.
+void play_trace(scenario::Scenario& scenario, const TraceChoice& choice);
+// Gives a drawn scenario devices that hold the prompts of traces, clients that wait for whole
+// answers, and faults all along the trace.
+void fit_to_trace(scenario::Scenario& drawn, const TraceSize& size);
+
 struct Outcome {
   std::uint64_t hash = 0;
   Nanos time{0};  // virtual
   std::uint64_t messages = 0;
   std::vector<Violation> violations;
-  std::map<std::string, std::int64_t> answers;   // completed, failed, expired, cancelled, reset
+  std::map<std::string, std::int64_t> answers;   // completed, expired, refused, ...
   std::map<std::string, std::int64_t> faults;    // by kind
   std::map<std::string, std::int64_t> counters;  // of rare states
   Nanos settled{0};  // virtual, from the end of the faults until everything open was over

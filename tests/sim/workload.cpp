@@ -1,4 +1,4 @@
-// Everything is drawn when a client comes, from the world's seed.
+// Everything that no trace says is drawn when a client comes, from the world's seed.
 #include "tests/sim/workload.h"
 
 #include <algorithm>
@@ -11,7 +11,10 @@ constexpr Nanos kDeadline = std::chrono::minutes(5);
 
 }  // namespace
 
-Workload::Workload(World& world, const scenario::Workload& plan) : world_(world), plan_(plan) {}
+Workload::Workload(World& world, const scenario::Workload& plan, std::optional<Trace> trace)
+    : world_(world),
+      plan_(plan),
+      trace_(std::move(trace)) {}
 
 bool Workload::chance(std::int32_t percent) {
   return static_cast<std::int32_t>(world_.random()() % 100) < percent;
@@ -23,7 +26,20 @@ std::int64_t Workload::between(std::int64_t low, std::int64_t high) {
                    static_cast<std::uint64_t>(std::max<std::int64_t>(1, high - low + 1)));
 }
 
+Nanos Workload::longest() const {
+  return std::max<Nanos>(std::chrono::minutes(10),
+                         trace_ ? trace_->longest(2 * kDeadline) : Nanos{0});
+}
+
 void Workload::schedule() {
+  began_ = world_.now();
+  if (trace_) {
+    to_come_ = static_cast<std::int64_t>(trace_->size());
+    for (const Trace::Coming& coming : trace_->arrivals()) {
+      send(coming);
+    }
+    return;
+  }
   Nanos at{0};
   to_come_ = plan_.requests() + plan_.burst();
   for (int i = 0; i < plan_.requests(); ++i) {
@@ -112,6 +128,9 @@ void Workload::ask(NodeId gateway, testing::Wanted wanted, Asked one) {
   if (leaves) {
     leave_later(one, leaves_after);
   }
+  if (one.traced && clients.answer(one.request).over()) {
+    on_over(clients, one.request);  // within ask, when nobody knew it yet
+  }
 }
 
 void Workload::leave_later(const Asked& one, std::size_t after) {
@@ -164,7 +183,9 @@ void Workload::on_over(testing::Clients& clients, RequestId request) {
     return;
   }
   const Asked& one = asked_[known->second];
-  if (one.turn > 0 && one.turn < plan_.turns()) {
+  if (one.traced) {
+    go_on_after(*one.traced);
+  } else if (one.turn > 0 && one.turn < plan_.turns()) {
     next_turn(clients.asked(request), clients.answer(request), one.turn + 1);
   }
 }
@@ -192,6 +213,31 @@ void Workload::next_turn(testing::Wanted before, const testing::Answer& answer, 
                               ask(*gateway, std::move(wanted), {.turn = turn});
                             }
                           });
+}
+
+void Workload::send(const Trace::Coming& coming) {
+  world_.timeline().after(coming.after, [this, traced = coming.request] { send(traced); });
+}
+
+void Workload::send(std::size_t traced) {
+  --to_come_;
+  const auto answer = static_cast<int>(trace_->answer_tokens(traced));
+  const bool possible = fits(trace_->prompt_tokens(traced), answer);
+  const auto gateway = possible ? pick_gateway() : std::nullopt;
+  if (!gateway) {
+    go_on_after(traced);
+    return;
+  }
+  testing::Wanted wanted = testing::wanted(world_.random()(), 0, answer);
+  wanted.prompt = trace_->prompt(traced);
+  ask(*gateway, std::move(wanted), {.traced = traced});
+}
+
+// Whatever became of a turn, its session goes on.
+void Workload::go_on_after(std::size_t traced) {
+  if (const auto next = trace_->next_turn(traced, world_.now() - began_)) {
+    send(*next);
+  }
 }
 
 }  // namespace shoal::sim

@@ -1,5 +1,5 @@
 // What the simulated clients do: arrivals at the gateways, going away, stop strings, deadlines,
-// reading slowly, conversations of several turns.
+// reading slowly, conversations of several turns; or what a trace says.
 // Each is a real stream behind one gateway, with the truth to compare its answer with.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schemas/scenario.pb.h"
+#include "tests/sim/trace.h"
 #include "tests/sim/world.h"
 
 namespace shoal::sim {
@@ -22,11 +23,13 @@ struct Asked {
   Instant deadline{};
   std::int64_t stop_after = 0;  // answer tokens after which a stop string ends it; 0: none
   int turn = 1;                 // of its conversation; 0: a plain one, which goes on to its end
+  std::optional<std::size_t> traced{};  // request of the trace
 };
 
 class Workload {
  public:
-  Workload(World& world, const scenario::Workload& plan);
+  // With a trace, its requests come in place of drawn ones.
+  Workload(World& world, const scenario::Workload& plan, std::optional<Trace> trace = {});
 
   // Puts all arrivals on the timeline.
   void schedule();
@@ -35,6 +38,9 @@ class Workload {
 
   // Everything that was going to come has come.
   bool all_came() const { return to_come_ == 0; }
+
+  // Until the last one comes, at most.
+  Nanos longest() const;
 
   const std::vector<Asked>& asked() const { return asked_; }
 
@@ -53,6 +59,9 @@ class Workload {
   void on_over(testing::Clients& clients, RequestId request);
   void on_tokens(testing::Clients& clients, RequestId request, std::size_t answered);
   void next_turn(testing::Wanted before, const testing::Answer& answer, int turn);
+  void send(const Trace::Coming& coming);
+  void send(std::size_t traced);
+  void go_on_after(std::size_t traced);
   bool fits(std::int64_t prompt, std::int64_t answer);
   std::optional<NodeId> pick_gateway();
   std::vector<NodeId> listening() const;
@@ -67,6 +76,8 @@ class Workload {
   std::unordered_map<std::uint64_t, std::size_t> leaving_;     // after so many tokens
   std::vector<testing::Clients*> watched_;
   std::map<std::string, std::int64_t> unsent_;
+  std::optional<Trace> trace_;
+  Instant began_{};
   std::size_t first_probe_ = SIZE_MAX;
 };
 
