@@ -313,6 +313,20 @@ void add_sim(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   sim->add_option("--topology", o.topology, "draw scenarios for the nodes of this topology file");
+  CLI::Option* trace =
+      sim->add_option("--trace",
+                      o.trace,
+                      "play the requests of this file (JSON Lines, plain or gzip; format in "
+                      "tests/sim/README.md) in place of drawn ones")
+          ->check(CLI::ExistingFile);
+  sim->add_option("--requests", o.requests, "play the first so many of the trace; 0: all")
+      ->check(CLI::Range(0, 1000000000))
+      ->needs(trace)
+      ->capture_default_str();
+  sim->add_option("--rate", o.rate, "arrivals and pauses of the trace are that many times shorter")
+      ->check(CLI::Range(0.01, 1e6))
+      ->needs(trace)
+      ->capture_default_str();
   sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
   sim->add_option("--log",
                   o.log,
@@ -320,7 +334,8 @@ void add_sim(CLI::App& app, CommandLine& line) {
                   "seeds, which goes on there when it was interrupted");
   sim->footer(
       "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000 --log soak.log\n"
-      "  shoal sim --scenario tests/sim/scenarios --seeds 1..20");
+      "  shoal sim --scenario tests/sim/scenarios --seeds 1..20\n"
+      "  shoal sim --trace chat.jsonl.gz --requests 500 --nodes 5");
   sim->callback([&line] { line.status = run_sim(line.sim); });
 }
 

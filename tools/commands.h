@@ -70,9 +70,12 @@ struct BenchEngineOptions {
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
-  std::string seeds;     // "A..B", instead of seed
-  int nodes = 3;         // of drawn scenarios
-  std::string topology;  // file whose nodes they have instead
+  std::string seeds;            // "A..B", instead of seed
+  int nodes = 3;                // of drawn scenarios
+  std::string topology;         // file whose nodes they have instead
+  std::string trace;            // file whose requests come in place of drawn ones
+  std::int64_t requests = 200;  // of the trace, the first ones; 0: all
+  double rate = 1;              // its arrivals and pauses are that many times shorter
   bool shrink = false;
   std::string log;  // file for the events of a single run, or for the progress of a range
 };

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "actors/topology_file.h"
@@ -95,18 +96,33 @@ struct Run {
   std::pair<std::uint64_t, std::uint64_t> seeds;
   std::vector<Named> scenarios;
   std::vector<std::string> roles;  // of drawn scenarios; none: options.nodes of them
+  std::optional<sim::TraceSize> trace;
   std::optional<SimJournal> journal;
 };
 
+sim::TraceChoice trace_of(const SimOptions& options) {
+  return {options.trace, options.requests, options.rate};
+}
+
+std::string number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
 // The options that, with a seed, give the runs of these scenarios.
 std::string options_of(const SimOptions& options, const std::vector<std::string>& scenarios) {
-  if (scenarios.empty()) {
-    return options.topology.empty() ? "--nodes " + std::to_string(options.nodes)
-                                    : "--topology " + options.topology;
-  }
   std::string words;
   for (const std::string& scenario : scenarios) {
     words += (words.empty() ? "--scenario " : " --scenario ") + scenario;
+  }
+  if (scenarios.empty()) {
+    words = options.topology.empty() ? "--nodes " + std::to_string(options.nodes)
+                                     : "--topology " + options.topology;
+  }
+  if (!options.trace.empty()) {
+    words += " --trace " + options.trace + " --requests " + std::to_string(options.requests) +
+             " --rate " + number(options.rate);
   }
   return words;
 }
@@ -183,10 +199,19 @@ Result<void> tell_violations(Run& run,
   return {};
 }
 
+scenario::Scenario drawn(const Run& run, std::uint64_t seed) {
+  scenario::Scenario scenario = run.roles.empty() ? sim::drawn_scenario(seed, run.options.nodes)
+                                                  : sim::drawn_scenario(seed, run.roles);
+  if (run.trace) {
+    sim::play_trace(scenario, trace_of(run.options));
+    sim::fit_to_trace(scenario, *run.trace);
+  }
+  return scenario;
+}
+
 Result<void> run_seed(Run& run, Named& named, std::uint64_t seed, SimTotals& totals) {
   if (named.file.empty()) {
-    named.scenario = run.roles.empty() ? sim::drawn_scenario(seed, run.options.nodes)
-                                       : sim::drawn_scenario(seed, run.roles);
+    named.scenario = drawn(run, seed);
   }
   const bool single = run.options.seeds.empty();
   const Instant began = monotonic_now();
@@ -258,10 +283,36 @@ void print_totals(const SimTotals& totals) {
   print_counts("violations", totals.invariants);
 }
 
+// What was played, and what of it could not be.
+void print_trace(const Run& run, const SimTotals& totals) {
+  if (run.trace) {
+    std::printf("trace       %s: %" PRId64 " requests over %.0f s",
+                run.options.trace.c_str(),
+                run.trace->requests,
+                std::chrono::duration<double>(run.trace->span).count());
+    if (run.options.rate != 1) {
+      std::printf(", arrivals and pauses %s times shorter", number(run.options.rate).c_str());
+    }
+    std::printf("\n");
+  }
+  if (const auto left_out = totals.answers.find("too_long"); left_out != totals.answers.end()) {
+    std::printf("too_long    %" PRId64
+                " requests were not sent: with their answer they are longer than the context of "
+                "the devices (device.blocks of the scenario)\n",
+                left_out->second);
+  }
+}
+
 Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::uint64_t> seeds) {
-  Run run{options, seeds, {}, {}, {}};
+  Run run{options, seeds, {}, {}, {}, {}};
   TRY(run.scenarios, read_scenarios(options.scenarios));
   TRY(run.roles, roles_of_topology(options.topology));
+  if (!options.trace.empty()) {
+    TRY(run.trace, sim::measure_trace(trace_of(options)));
+    for (Named& named : run.scenarios) {
+      sim::play_trace(named.scenario, trace_of(options));
+    }
+  }
   if (run.scenarios.empty()) {
     run.scenarios.push_back({});
   }
@@ -297,6 +348,7 @@ Result<bool> run_all(Run& run) {
     add(progress.totals, totals);
   }
   print_totals(totals);
+  print_trace(run, totals);
   return totals.failed == 0 && all_reached;
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The simulator's command: what it prints, its exit status, its log of a range of seeds."""
+"""The simulator's command: what it prints, its exit status, its log of a range of seeds, traces."""
+import gzip
 import json
 import os
 import signal
@@ -8,8 +9,9 @@ import time
 import unittest
 
 import shoal_program
-from shoal_program import DEADLINE_S, Program, run
+from shoal_program import DEADLINE_S, ROOT, Program, run
 
+TRACES = os.path.join(ROOT, "tests", "sim", "traces")
 # Fails under every seed: no device is that quick.
 IMPOSSIBLE = 'node: "all"\nworkload { requests: 30 gap_us: 1 answer_min: 30 }\nsettle_s: 0\n'
 
@@ -140,6 +142,69 @@ class Journal(InFolder):
             done = self.sim("--nodes", "2", "--seeds", "1..2", "--log", path, status=1)
             self.assertIn(path, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
+
+
+class Traces(InFolder):
+    MIXED = os.path.join(TRACES, "mixed.jsonl")
+
+    def packed(self, copies=1):
+        """The trace in gzip, cut into so many members."""
+        with open(self.MIXED, "rb") as file:
+            text = file.read()
+        path = os.path.join(self.folder, "mixed.jsonl.gz")
+        piece = len(text) // copies + 1
+        with open(path, "wb") as file:
+            for i in range(copies):
+                file.write(gzip.compress(text[i * piece:(i + 1) * piece]))
+        return path
+
+    def test_a_packed_trace_is_the_same_run_as_a_plain_one(self):
+        plain = self.sim("--trace", self.MIXED, "--seed", "2")
+        for copies in (1, 3):
+            packed = self.sim("--trace", self.packed(copies), "--seed", "2")
+            self.assertEqual(packed.stdout.splitlines()[0], plain.stdout.splitlines()[0])
+        self.assertRegex(plain.stdout, r"\ntrace       \S*mixed.jsonl: 60 requests over 17 s\n")
+
+    def test_as_many_requests_as_asked_come_as_fast_as_asked(self):
+        done = self.sim("--trace", self.MIXED, "--requests", "10", "--rate", "2.5")
+        self.assertIn(": 10 requests over 1 s, arrivals and pauses 2.5 times shorter\n", done.stdout)
+        answers = next(line for line in done.stdout.splitlines() if line.startswith("answers"))
+        self.assertEqual(sum(int(word) for word in answers.split() if word.isdigit()), 10 + 1)  # and the probe
+
+    def test_a_trace_is_played_under_a_range_of_seeds_and_goes_on_in_its_log(self):
+        arguments = ("--trace", self.MIXED, "--requests", "20", "--nodes", "5")
+        self.sim(*arguments, "--seeds", "1..2", "--log", self.log)
+        resumed = self.sim(*arguments, "--seeds", "1..4", "--log", self.log)
+        self.assertEqual(table(resumed), table(self.sim(*arguments, "--seeds", "1..4")))
+        other = self.sim(*arguments, "--rate", "3", "--seeds", "1..4", "--log", self.log, status=1)
+        self.assertIn("--nodes 5 --trace " + self.MIXED + " --requests 20 --rate 1 --seeds 1..`", other.stderr)
+
+    def test_requests_that_do_not_fit_are_said(self):
+        scenario = self.write("small.txtpb", 'node: "all" device { blocks: 64 row_us: 1 } settle_s: 100')
+        done = self.sim("--scenario", scenario, "--trace", self.MIXED)
+        self.assertRegex(done.stdout, r"\ntoo_long    [1-9][0-9]* requests were not sent: ")
+
+    def test_the_command_that_shows_a_violation_again_names_the_trace(self):
+        scenario = self.write("impossible.txtpb", IMPOSSIBLE + "device { blocks: 4096 }")
+        done = self.sim("--scenario", scenario, "--trace", self.MIXED, "--requests", "3", "--seed", "5", status=1)
+        self.assertIn(f"--trace {self.MIXED} --requests 3 --rate 1 --seed 5", done.stdout)
+        command = next(line for line in done.stdout.splitlines() if "again:" in line).split("again: shoal ")[1]
+        self.assertEqual(run(*command.split()).stdout.splitlines()[0], done.stdout.splitlines()[0])
+
+    def test_a_trace_that_cannot_be_read_is_named_with_what_is_expected(self):
+        broken = self.write("broken.jsonl", '{"arrival_ms":0,"input_tokens":5,"output_tokens":1}\n{"arrival_ms":1}\n')
+        with open(self.packed(), "rb") as file:
+            cut = file.read()[:-30]
+        torn = os.path.join(self.folder, "torn.jsonl.gz")
+        with open(torn, "wb") as file:
+            file.write(cut)
+        for path, words in [(broken, broken + ":2: input_tokens: expected a whole number"), (torn, torn + ": the gzip data is damaged or incomplete"),
+                            (self.folder, "--trace")]:
+            done = run("sim", "--trace", path)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("--trace", self.sim("--requests", "3", status=2).stderr)
 
 
 if __name__ == "__main__":
