@@ -134,6 +134,7 @@ struct Supervisor {
   void start_membership();
   void begin_life();
   void beat() const;
+  bool is_given_up() const;
   void set_transport_peers() const;
   void drop_node(NodeId remote);
   void reset_links(const std::string& reason) const;
@@ -289,8 +290,8 @@ void Supervisor::see(const ViewPublished& message) {
   node->log.event(
       LogLevel::kDebug, "node.view", {{"epoch", view->epoch}, {"members", view->members_text()}});
   const bool is_in = view->has(wiring.self, IncarnationId{node->cluster->incarnation});
-  if (joined && !is_in) {
-    // Others have given up on this life: nothing of it may be heard any more.
+  if (is_given_up()) {
+    // Nothing of this life may be heard any more.
     ++node->metrics.times_fenced;
     node->log.event(LogLevel::kWarning, "node.fenced", {{"epoch", view->epoch}});
     begin_life();
@@ -304,6 +305,17 @@ void Supervisor::see(const ViewPublished& message) {
     notify(peer, PeerView{view});
   }
   beat();
+}
+
+// The others have left this life out; one that never saw the view it was in finds itself fenced.
+bool Supervisor::is_given_up() const {
+  const IncarnationId life{node->cluster->incarnation};
+  if (joined) {
+    return !view->has(wiring.self, life);
+  }
+  return std::any_of(view->fenced.begin(), view->fenced.end(), [this, life](const Member& fenced) {
+    return fenced.node == wiring.self && fenced.incarnation == life;
+  });
 }
 
 void Supervisor::set_transport_peers() const {
