@@ -67,8 +67,11 @@ Result<ModelShape> cpu_shape(const DeviceConfig& config) {
 }
 
 Result<std::unique_ptr<Device>> open_cpu(const DeviceConfig& config, const LoadProgress& progress) {
-  TRY(auto model, Model::load(config.model, progress));
-  return std::make_unique<CpuDevice>(std::move(model), config);
+  std::shared_ptr<const Model> weights = config.weights;
+  if (weights == nullptr) {
+    TRY(weights, Model::load(config.model, progress));
+  }
+  return std::make_unique<CpuDevice>(std::move(weights), config);
 }
 
 Result<ModelShape> shape_of_sim(const DeviceConfig& config) {

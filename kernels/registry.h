@@ -17,6 +17,8 @@
 
 namespace shoal::kernels {
 
+struct Model;
+
 // What a device that reads no model is told instead.
 struct SimDeviceConfig {
   SimModel model;
@@ -25,10 +27,11 @@ struct SimDeviceConfig {
 };
 
 struct DeviceConfig {
-  std::filesystem::path model;  // HF directory
-  int threads = 1;              // compute pool, the advancing thread included
-  std::int64_t kv_blocks = 0;   // ceiling, blocks of kBlockTokens tokens
-  std::int64_t sequences = 0;   // ceiling, sequences with state at a time
+  std::filesystem::path model;           // HF directory
+  std::shared_ptr<const Model> weights;  // set: loaded already, `model` is not read
+  int threads = 1;                       // compute pool, the advancing thread included
+  std::int64_t kv_blocks = 0;            // ceiling, blocks of kBlockTokens tokens
+  std::int64_t sequences = 0;            // ceiling, sequences with state at a time
   SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
   SimDeviceConfig sim;
