@@ -17,12 +17,9 @@ Error broken() {
 
 }  // namespace
 
-Device::Device(Timeline& timeline,
-               const kernels::SimModel& model,
-               const kernels::SimSize& size,
-               const StepCost& cost)
+Device::Device(Timeline& timeline, std::shared_ptr<kernels::Backend> backend, const StepCost& cost)
     : timeline_(timeline),
-      backend_(model, size),
+      backend_(std::move(backend)),
       cost_(cost) {}
 
 Device::~Device() {
@@ -89,15 +86,15 @@ void Device::complete() {
                           }
                           const Nanos cost = cost_of(work);
                           kernels::LaunchedStep step(std::move(launch));
-                          while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
+                          while (step.advance(*backend_) == kernels::StepYield::kNeedsExchange) {
                           }
-                          step.finish(backend_, cost);
+                          step.finish(*backend_, cost);
                         },
                         [&](auto& copy) {
                           if (fails) {
                             copy.done(tl::unexpected(broken()));
                           } else {
-                            kernels::run_copy(backend_, copy);
+                            kernels::run_copy(*backend_, copy);
                           }
                         }},
              work);
@@ -105,7 +102,7 @@ void Device::complete() {
 }
 
 bool Device::memory_is_free() {
-  const kernels::KvArena& arena = backend_.arena();
+  const kernels::KvArena& arena = backend_->arena();
   return arena.free_blocks() == arena.blocks() && arena.free_sequences() == arena.sequences();
 }
 

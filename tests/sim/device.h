@@ -1,4 +1,4 @@
-// A simulated device of one node: the sim backend, and a launcher whose steps take virtual time.
+// A simulated device of one node: a backend, and a launcher whose steps take virtual time.
 // Decode goes before prefill, one step at a time, as in the product's launch queue.
 #pragma once
 
@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "kernels/launch_queue.h"
-#include "kernels/sim/sim_backend.h"
 #include "kernels/sim/step_cost.h"
 #include "tests/sim/timeline.h"
 
@@ -20,13 +19,10 @@ using kernels::StepCost;
 
 class Device final : public kernels::Launcher {
  public:
-  Device(Timeline& timeline,
-         const kernels::SimModel& model,
-         const kernels::SimSize& size,
-         const StepCost& cost);
+  Device(Timeline& timeline, std::shared_ptr<kernels::Backend> backend, const StepCost& cost);
   ~Device() override;
 
-  kernels::SimBackend& backend() { return backend_; }
+  kernels::Backend& backend() { return *backend_; }
 
   void launch(kernels::Launch launch) override { add(launch.plan.queue, std::move(launch)); }
 
@@ -59,7 +55,7 @@ class Device final : public kernels::Launcher {
   Nanos cost_of(const Work& work) const;
 
   Timeline& timeline_;
-  kernels::SimBackend backend_;
+  std::shared_ptr<kernels::Backend> backend_;
   StepCost cost_;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
   std::optional<Work> running_;

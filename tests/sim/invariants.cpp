@@ -101,7 +101,7 @@ class Checker {
       }
       return;
     }
-    const auto truth = testing::sim_answer(
+    const auto truth = true_answer(
         run_.model, asked.clients->asked(asked.request), *answer.basis, run_.world.context());
     const bool is_prefix = answer.tokens.size() <= truth.size() &&
                            std::equal(answer.tokens.begin(), answer.tokens.end(), truth.begin());

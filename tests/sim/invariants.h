@@ -11,7 +11,7 @@ namespace shoal::sim {
 struct Finished {
   World& world;
   const Workload& workload;
-  const kernels::SimModel& model;
+  const DeviceModel& model;
   bool whole_again = false;  // after the faults, in the time given
   bool settled = false;      // likewise: everything that was open is over
   bool memory_free = false;  // likewise: after the last answer

@@ -61,12 +61,20 @@ Result<NodeRoles> roles_of(const std::string& words) {
 // Of the models whose traces there are; less where the KV memory of the devices ends first.
 constexpr Position kTraceContext = 1 << 20;
 
-kernels::SimModel model_of(const scenario::Scenario& scenario) {
-  kernels::SimModel model;
-  model.eos_period = scenario.device().eos_period();
-  model.image_padding = scenario.device().image_bytes();
+Result<DeviceModel> model_of(const scenario::Scenario& scenario) {
+  const scenario::Device& device = scenario.device();
+  DeviceModel model;
+  if (!device.model().empty()) {
+    if (device.has_eos_period() || device.has_image_bytes()) {
+      return fail(Code::kMisconfigured,
+                  "device: eos_period and image_bytes are for hashes; leave them out with a model");
+    }
+    TRY(model.weights, built_in_model(device.model()));
+  }
+  model.hashes.eos_period = device.eos_period();
+  model.hashes.image_padding = device.image_bytes();
   if (scenario.workload().has_trace()) {
-    model.max_positions = kTraceContext;
+    model.hashes.max_positions = kTraceContext;
   }
   return model;
 }
@@ -79,7 +87,7 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
   for (const std::string& node : scenario.node()) {
     setup.nodes.push_back(roles_of(node).value());
   }
-  setup.model = model_of(scenario);
+  setup.model = model_of(scenario).value();
   setup.size = {.blocks = scenario.device().blocks(), .sequences = scenario.device().sequences()};
   setup.cost.step = microseconds(scenario.device().step_us());
   setup.cost.row = microseconds(scenario.device().row_us());
@@ -139,6 +147,9 @@ Result<scenario::Scenario> parse_scenario(const std::string& text, const std::st
     if (auto roles = roles_of(node); !roles) {
       return fail(Code::kMisconfigured, name + ": " + roles.error().message);
     }
+  }
+  if (auto model = model_of(scenario); !model) {
+    return fail(Code::kMisconfigured, name + ": " + model.error().message);
   }
   const auto nodes = static_cast<std::uint32_t>(scenario.node_size());
   for (const scenario::Fault& fault : scenario.fault()) {
@@ -266,7 +277,7 @@ scenario::Scenario shrink(const scenario::Scenario& scenario,
 
 Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& options) {
   Outcome outcome;
-  const kernels::SimModel model = model_of(scenario);
+  const DeviceModel model = model_of(scenario).value();
   World world(setup_of(scenario, options));
   Monitor monitor(world);
   monitor.start();

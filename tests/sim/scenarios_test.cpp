@@ -73,6 +73,11 @@ TEST_CASE("the same scenario and seed give the same hash, another seed another")
   CHECK(run_scenario(scenario, {12, false}).hash != hash);
 }
 
+TEST_CASE("a model's devices give the same hash under the same seed") {
+  const auto scenario = read_scenario(SHOAL_SCENARIOS "/guppy_everything.txtpb").value();
+  CHECK(run_scenario(scenario, {3, false}).hash == run_scenario(scenario, {3, false}).hash);
+}
+
 TEST_CASE("a scenario that names what does not exist is refused by name") {
   const auto error = [](const std::string& text) {
     const auto parsed = parse_scenario(text, "x.txtpb");
@@ -82,6 +87,10 @@ TEST_CASE("a scenario that names what does not exist is refused by name") {
   CHECK(error("node: \"prefil\"").find("prefil") != std::string::npos);
   CHECK(error("nodes: \"all\"").find("x.txtpb:1") != std::string::npos);
   CHECK(error("node: \"all\" fault { kind: KILL node: 3 }").find("nodes 0 .. 0") !=
+        std::string::npos);
+  CHECK(error("node: \"all\" device { model: \"gupy\" }").find("known: guppy") !=
+        std::string::npos);
+  CHECK(error("node: \"all\" device { model: \"guppy\" eos_period: 9 }").find("eos_period") !=
         std::string::npos);
   CHECK(error("node: \"all\" reaches: \"node_kiled\"").find("node_killed") != std::string::npos);
 }

@@ -119,8 +119,10 @@ void World::start(NodeId node) {
                   },
               .runtime = runtime_,
               .cluster = {}};
-  life.device = std::make_unique<Device>(timeline_, setup_.model, setup_.size, setup_.cost);
+  life.device =
+      std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost);
   parts.shape = life.device->backend().shape();
+  context_ = std::min<Position>(parts.shape.max_positions, setup_.size.blocks * kBlockTokens);
   if (host.roles.has_device()) {
     parts.backend = &life.device->backend();
     parts.launcher = life.device.get();
@@ -290,10 +292,6 @@ void World::end_disturbances() {
 void World::say(NodeId node, const std::string& event) {
   events_.push_back("n" + std::to_string(node.value) + " " + event);
   note(std::hash<std::string>{}(event));
-}
-
-Position World::context() const {
-  return std::min<Position>(setup_.model.max_positions, setup_.size.blocks * kBlockTokens);
 }
 
 void World::cut(NodeId a, NodeId b) {

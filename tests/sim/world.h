@@ -21,6 +21,7 @@
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
 #include "tests/sim/device.h"
+#include "tests/sim/device_model.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node_clients.h"
 #include "tests/sim/node_clock.h"
@@ -34,7 +35,7 @@ namespace shoal::sim {
 struct WorldSetup {
   std::uint64_t seed = 1;
   std::vector<NodeRoles> nodes = {kAllRoles};
-  kernels::SimModel model{};
+  DeviceModel model{};
   kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
   StepCost cost{};
   StreamLimits stream{};
@@ -146,7 +147,8 @@ class World {
 
   std::uint64_t messages() const { return messages_; }
 
-  Position context() const;
+  // Most tokens of prompt and answer.
+  Position context() const { return context_; }
 
   // Over all events and jobs so far: the same seed gives the same.
   std::uint64_t hash() const { return hash_; }
@@ -215,6 +217,7 @@ class World {
   std::map<std::pair<NodeId, NodeId>, Nanos> slowed_;
   bool store_away_ = false;
   std::size_t dropped_by_drains_ = 0;
+  Position context_ = 0;
 };
 
 }  // namespace shoal::sim
