@@ -147,7 +147,11 @@ void Clients::deliver(std::vector<TokenRun> runs) {
       return;
     }
     for (TokenRun& run : runs) {
-      Client& client = clients_.at(run.request);
+      const auto found = clients_.find(run.request);
+      if (found == clients_.end()) {
+        continue;  // of the process before this one
+      }
+      Client& client = found->second;
       const std::size_t before = client.answer.tokens.size();
       take(client, client.stream.on_tokens(std::move(run), clock_()), todo);
       read(client, client.answer.tokens.size() - before, todo);
@@ -169,8 +173,9 @@ void Clients::fail(StreamFailure failure) {
     if (dead_) {
       return;
     }
-    Client& client = clients_.at(failure.request);
-    take(client, client.stream.on_failure(failure, clock_()), todo);
+    if (const auto found = clients_.find(failure.request); found != clients_.end()) {
+      take(found->second, found->second.stream.on_failure(failure, clock_()), todo);
+    }
   }
   act(std::move(todo));
 }
