@@ -107,6 +107,19 @@ void append_part(std::string& out, const PartHealth& part) {
   out += '}';
 }
 
+// Which parts a node that is not ready waits for.
+void append_missing(std::string& out, const NodeHealth& health) {
+  std::string names;
+  for (const PartHealth& part : health.parts) {
+    if (part.state != PartState::kOk && part.state != PartState::kBusy) {
+      names += names.empty() ? "" : ",";
+      append_json_string(names, part.name);
+    }
+  }
+  if (!names.empty())
+    out.append(R"(,"missing":[)").append(names).append("]");
+}
+
 }  // namespace
 
 HttpService::HttpService(const HttpConfig& config, const HttpParts& parts, HttpMetrics& metrics)
@@ -191,8 +204,8 @@ HttpReply HttpService::request_page(const Tenant& tenant, std::string_view id) c
   return error_reply(
       {.status = 404,
        .message = requests.empty()
-                      ? shown + " is not known here: ask this server for one of its newest, by the "
-                                "id or the x-request-id of the answer"
+                      ? shown + " is not known here: ask this server for one of its newest since "
+                                "it was started, by the id or the x-request-id of the answer"
                       : shown + " has no timeline on this node: another node's router owns it, or "
                                 "it is too old",
        .code = "not_found"});
@@ -212,13 +225,17 @@ HttpReply HttpService::health_page() const {
 }
 
 HttpReply HttpService::ready_page(bool draining) const {
-  const PartState state = draining ? PartState::kDraining : parts_.front_door.health().state;
+  const NodeHealth health = parts_.front_door.health();
+  const PartState state = draining ? PartState::kDraining : health.state;
   const bool ready =
       state == PartState::kOk || state == PartState::kBusy || state == PartState::kDegraded;
   HttpReply reply{.status = ready ? 200 : 503};
-  reply.body.append(R"({"status":")").append(to_string(state)).append(R"("})");
-  if (!ready)
+  reply.body.append(R"({"status":")").append(to_string(state)).append("\"");
+  if (!ready) {
     reply.fields.emplace_back("Retry-After", "1");
+    append_missing(reply.body, health);
+  }
+  reply.body += '}';
   return reply;
 }
 

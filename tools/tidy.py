@@ -107,8 +107,9 @@ def check_pairs(files, problems):
 
 def check_sources_listed(files, problems):
     lists = "\n".join(open(os.path.join(ROOT, f), encoding="utf-8").read() for f in files if f.endswith("CMakeLists.txt"))
+    whole_folders = re.findall(r"file\(GLOB \w+ CONFIGURE_DEPENDS (\w+)/\*\.cpp\)", lists)
     for path in files:
-        if path.endswith(".cpp") and os.path.basename(path) not in lists:
+        if path.endswith(".cpp") and os.path.basename(path) not in lists and os.path.basename(os.path.dirname(path)) not in whole_folders:
             problems.append(f"{path}: not in any CMakeLists.txt")
 
 

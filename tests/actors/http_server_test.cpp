@@ -47,6 +47,7 @@ TEST_CASE("ready and health follow the node") {
   CHECK(get(bed.port(), "/health").status == 200);
   bed.door.set_state(PartState::kDead);
   CHECK(get(bed.port(), "/ready").status == 503);
+  CHECK(get(bed.port(), "/ready").body == R"({"status":"dead","missing":["decode"]})");
   CHECK(get(bed.port(), "/health").status == 503);
   CHECK(get(bed.port(), "/live").status == 200);
   bed.door.set_state(PartState::kBusy);

@@ -20,9 +20,11 @@ SHOAL = ""
 
 
 def main():
-    """Every test program is called as: PROGRAM_TEST.py SHOAL [unittest arguments]."""
+    """Every test program is called as: PROGRAM_TEST.py [SHOAL [unittest arguments]]; SHOAL is build/tools/shoal by default."""
     global SHOAL
-    SHOAL = os.path.abspath(sys.argv[1])
+    SHOAL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "tools", "shoal")
+    if not os.access(SHOAL, os.X_OK):
+        sys.exit(f"{SHOAL} is no program; build it with tools/up or name it: {sys.argv[0]} SHOAL [unittest arguments]")
     unittest.main(module="__main__", argv=[sys.argv[0]] + sys.argv[2:])
 
 
