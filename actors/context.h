@@ -67,6 +67,7 @@ struct ClusterContext {
   transport::Transport* transport = nullptr;
   transport::ClusterStore* store = nullptr;  // at the owner
   std::uint64_t process = 0;                 // drawn at start, 48 bits
+  ModelIdentity identity;
   std::atomic<std::uint64_t> incarnation{0};
 };
 

@@ -314,6 +314,7 @@ Result<void> join_cluster(const Config& config, ClusterParts parts, NodeContext&
                          .transport = &parts.transport,
                          .store = parts.store,
                          .process = parts.process & ((std::uint64_t{1} << (64 - kLifeBits)) - 1),
+                         .identity = std::move(parts.identity),
                          .incarnation = 0});
   return {};
 }

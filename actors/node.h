@@ -37,6 +37,7 @@ struct ClusterParts {
   transport::Transport& transport;  // likewise
   transport::ClusterStore* store;   // at the membership's owner
   std::uint64_t process = 0;        // drawn at start: no two processes of a node have the same
+  ModelIdentity identity{};         // nodes with another one are refused
 };
 
 // Everything outside the actors. All of it outlives the node.

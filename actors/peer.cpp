@@ -19,6 +19,23 @@ using wire_codec::Role;
 
 constexpr Nanos kFirstRedial = std::chrono::milliseconds(20);
 
+struct Runs {
+  const std::string& node;
+  const std::string& identity;
+
+  // Enough of a digest to tell two apart.
+  std::string text() const { return node + " (" + identity.substr(0, 12) + ")"; }
+};
+
+// Empty: it is the same, or one of them does not say.
+std::string another(const char* what, const Runs& them, const Runs& us) {
+  if (them.identity.empty() || us.identity.empty() || them.identity == us.identity) {
+    return {};
+  }
+  return "node " + them.text() + " runs another " + what + " than node " + us.text() +
+         ": give all nodes the same device and the same files in model.path";
+}
+
 // One life of the link.
 struct Session {
   LinkPtr link;
@@ -76,6 +93,7 @@ struct Peer {
   Nanos last_redial() const;
   void dial();
   void frame(const wire::Frame& frame, std::size_t size);
+  std::string difference(const wire::Hello& hello) const;
   void hello(const wire::Hello& hello);
   void greet();
   void agree();
@@ -190,6 +208,8 @@ void Peer::greet() {
   hello.set_cluster(cluster().topology.hash);
   hello.set_node(cluster().self.value);
   hello.set_incarnation(session->mine.value);
+  hello.set_model(cluster().identity.model);
+  hello.set_numeric(cluster().identity.numeric);
   write(frame);
 }
 
@@ -232,17 +252,27 @@ void Peer::frame(const wire::Frame& frame, std::size_t size) {
   }
 }
 
-void Peer::hello(const wire::Hello& hello) {
-  std::string wrong;
+// Empty: both may be in one cluster.
+std::string Peer::difference(const wire::Hello& hello) const {
   if (hello.version() != kLinkVersion) {
-    wrong = "version " + std::to_string(hello.version()) + " of the link, this node has " +
-            std::to_string(kLinkVersion) + ": run the same release on all nodes";
-  } else if (hello.cluster() != cluster().topology.hash) {
-    wrong = "another topology: give all nodes the same file";
-  } else if (hello.node() != remote.value) {
-    wrong = "node " + std::to_string(hello.node()) + " answers in its place: check its address";
+    return "version " + std::to_string(hello.version()) + " of the link, this node has " +
+           std::to_string(kLinkVersion) + ": run the same release on all nodes";
   }
-  if (!wrong.empty()) {
+  if (hello.cluster() != cluster().topology.hash) {
+    return "another topology: give all nodes the same file";
+  }
+  if (hello.node() != remote.value) {
+    return "node " + std::to_string(hello.node()) + " answers in its place: check its address";
+  }
+  const ModelIdentity& mine = cluster().identity;
+  const std::string& us = cluster().topology.nodes[cluster().self.value].name;
+  const std::string& them = cluster().topology.nodes[remote.value].name;
+  const std::string other = another("model", {them, hello.model()}, {us, mine.model});
+  return other.empty() ? another("arithmetic", {them, hello.numeric()}, {us, mine.numeric}) : other;
+}
+
+void Peer::hello(const wire::Hello& hello) {
+  if (const std::string wrong = difference(hello); !wrong.empty()) {
     node->log.event(LogLevel::kWarning,
                     "peer.refused",
                     {{"node", cluster().topology.nodes[remote.value].name}, {"reason", wrong}});

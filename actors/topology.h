@@ -37,4 +37,11 @@ struct Topology {
   std::uint64_t hash = 0;           // of everything that all nodes must agree on
 };
 
+// What a node answers with. Nodes of a cluster go on with each other's answers, so where two of
+// them say something else the text would be wrong without an error. Empty: not compared.
+struct ModelIdentity {
+  std::string model;    // digest of its files
+  std::string numeric;  // of the device: equal ids give equal bits
+};
+
 }  // namespace shoal

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/log.h"
+#include "tools/model_digest.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -87,7 +88,8 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
     parts.launcher = launcher_.get();
   }
   if (ports_ != nullptr) {
-    parts.cluster.emplace(ports_->parts());
+    TRY(std::string model, model_identity(plan.device));
+    parts.cluster.emplace(ports_->parts({std::move(model), parts.shape.numeric_id}));
   }
   TRY(node_, build_node(config, std::move(parts)));
   return {};

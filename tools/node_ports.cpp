@@ -58,13 +58,14 @@ Result<std::unique_ptr<NodePorts>> NodePorts::open(const ClusterPlan& plan, Node
   return ports;
 }
 
-ClusterParts NodePorts::parts() const {
+ClusterParts NodePorts::parts(ModelIdentity identity) const {
   return {.self = self_,
           .topology = topology_,
           .links = *links_,
           .transport = *transport_,
           .store = store_.get(),
-          .process = process_};
+          .process = process_,
+          .identity = std::move(identity)};
 }
 
 }  // namespace shoal::tools

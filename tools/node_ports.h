@@ -19,7 +19,7 @@ class NodePorts {
   static Result<std::unique_ptr<NodePorts>> open(const ClusterPlan& plan, NodeId self);
 
   // The node that is built with them must be gone before the ports are.
-  ClusterParts parts() const;
+  ClusterParts parts(ModelIdentity identity) const;
 
  private:
   NodePorts() = default;

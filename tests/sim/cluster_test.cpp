@@ -62,6 +62,23 @@ std::ptrdiff_t count_events(const World& world, std::string_view name) {
   });
 }
 
+std::ptrdiff_t count_at(const World& world, const std::string& node, const std::string& event) {
+  const auto& events = world.events();
+  return std::count_if(events.begin(), events.end(), [&](const std::string& line) {
+    return line.rfind(node + " " + event, 0) == 0;
+  });
+}
+
+// At node 0 that part is degraded, and no other.
+bool whole_but(World& world, std::string_view missing) {
+  const auto& parts = world.node(NodeId{0}).health().parts;
+  return !parts.empty() &&
+         std::all_of(parts.begin(), parts.end(), [missing](const PartHealth& part) {
+           const bool ok = part.state == PartState::kOk || part.state == PartState::kBusy;
+           return ok == (part.name != missing);
+         });
+}
+
 bool settle_memory(World& world) {
   return world.run([&world] { return world.memory_is_free(); }, seconds(20));
 }
@@ -204,6 +221,30 @@ TEST_CASE("cut off from the owner of the membership a node is left out, and let 
   world.mend_all();
   REQUIRE(world.run_until_whole());
   CHECK(settle_memory(world));
+}
+
+TEST_CASE("a node that runs another model is never linked nor a member, and the others serve") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const ModelIdentity& other : {ModelIdentity{"b", "cpu"}, ModelIdentity{"a", "gpu"}}) {
+      CAPTURE(seed);
+      CAPTURE(other.model);
+      WorldSetup setup = setup_of({kFront, kPrefill, kDecode, kDecode}, seed);
+      // One without a device, one that does not say, one like the front, and another one.
+      setup.identities = {{NodeId{0}, {"a", "cpu"}}, {NodeId{2}, {"a", "cpu"}}, {NodeId{3}, other}};
+      World world(setup);
+      REQUIRE(world.run([&world] { return whole_but(world, "node.n3"); }, seconds(10)));
+      const auto asked = ask_some(world, NodeId{0}, 12);
+      REQUIRE(world.run_until_all_over(seconds(60)));
+      check_truth(asked);
+      world.run_for(seconds(5));
+      CHECK(world.node(NodeId{0}).health().state == PartState::kDegraded);
+      CHECK(whole_but(world, "node.n3"));
+      CHECK(world.node(NodeId{3}).health().state == PartState::kDead);
+      CHECK(count_events(world, "peer.refused") > 0);
+      CHECK(count_at(world, "n3", "node.joined") == 0);
+      CHECK(count_at(world, "n3", "peer.up") == 0);
+    }
+  }
 }
 
 TEST_CASE("a view that the store took without an answer reaches all nodes at once") {

@@ -152,7 +152,8 @@ void World::start(NodeId node) {
                                      .links = *life.links,
                                      .transport = *life.transport,
                                      .store = life.store.get(),
-                                     .process = life.process.value});
+                                     .process = life.process.value,
+                                     .identity = setup_.identities[node]});
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));
   if (!built) {

@@ -35,6 +35,7 @@ namespace shoal::sim {
 struct WorldSetup {
   std::uint64_t seed = 1;
   std::vector<NodeRoles> nodes = {kAllRoles};
+  std::map<NodeId, ModelIdentity> identities{};  // of those that say theirs
   DeviceModel model{};
   kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
   StepCost cost{};

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """`shoal node`: three processes answer as one does, and lose nothing when one of them is killed."""
+import os
+import shutil
 import signal
+import tempfile
 import time
 import unittest
 
 import shoal_program
 from shoal_cluster import ONE_HOST, Cluster, one_host
-from shoal_program import DEADLINE_S, Server, run
+from shoal_program import DEADLINE_S, GUPPY, Server, run
 from shoal_streams import Streams, joined, prompt, without_ids
 
 SECOND_DECODE = """
@@ -122,6 +125,29 @@ class Losses(unittest.TestCase):
             for node in cluster.nodes.values():
                 node.process.send_signal(signal.SIGTERM)
             self.assertEqual([node.process.wait(DEADLINE_S) for node in cluster.nodes.values()], [0, 0, 0])
+
+
+class OtherModel(unittest.TestCase):
+    def test_a_node_that_comes_back_with_other_weights_is_refused_and_the_others_answer_as_before(self):
+        with tempfile.TemporaryDirectory() as directory:
+            model = shutil.copytree(GUPPY, os.path.join(directory, "guppy"))
+            with Cluster(one_host() + SECOND_DECODE.replace("config {", f'config {{ model {{ path: "{model}" }}')) as cluster:
+                expected = Streams(cluster.front, 4, 100).texts()
+                cluster.kill("decode2")
+                with open(os.path.join(model, "model.safetensors"), "r+b") as weights:
+                    weights.seek(-2, os.SEEK_END)
+                    byte = weights.read(1)[0]
+                    weights.seek(-1, os.SEEK_CUR)
+                    weights.write(bytes([byte ^ 0x40]))
+                cluster.start("decode2")
+                for node, other in (("front", "decode2"), ("decode2", "front")):
+                    line = cluster.nodes[node].await_line(cluster.nodes[node].stderr, "peer.refused")
+                    self.assertRegex(line, rf"node {other} \(\w+\) runs another model than node {node} \(\w+\)")
+                self.assertEqual(Streams(cluster.front, 4, 100).texts(), expected)
+                status, health = cluster.front.request("GET", "/health")
+                self.assertEqual((status, health["status"]), (200, "degraded"))
+                states = {part["name"]: part["state"] for part in health["parts"]}
+                self.assertEqual((states["node.decode"], states["node.decode2"]), ("ok", "degraded"))
 
 
 class Refusals(unittest.TestCase):
