@@ -235,6 +235,8 @@ class ActorNode final : public Node {
     return empty_;
   }
 
+  bool can_serve() const override { return context_->serving; }
+
   Position context() const override { return context_->options.context; }
 
   std::string metrics_text() const override {

@@ -61,6 +61,8 @@ class Node : public FrontDoor {
   // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after
   // `limit`; the process must then leave without destroying the node (std::_Exit). Idempotent.
   virtual bool shut_down(Nanos limit) = 0;
+  // False for good: a part could not be kept alive, only another process can serve. Any thread.
+  virtual bool can_serve() const = 0;
   // Longest prompt plus answer, tokens.
   virtual Position context() const = 0;
   // Prometheus text of everything behind the front door.

@@ -129,8 +129,10 @@ LocalServer::~LocalServer() {
 bool LocalServer::drain(Nanos limit) {
   const Instant deadline = monotonic_now() + limit;
   const bool sent = http_ == nullptr || http_->drain(deadline);
-  // Answers that were cut just now are still open in the node for a moment.
-  return node_->drain(std::max(deadline - monotonic_now(), kStopLimit)) && sent;
+  // Answers that were cut just now are still open in the node for a moment; one that gave up owes
+  // nothing any more.
+  const Nanos left = deadline - monotonic_now();
+  return node_->drain(can_serve() ? std::max(left, kStopLimit) : Nanos{0}) && sent;
 }
 
 bool LocalServer::stop() {

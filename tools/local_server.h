@@ -34,6 +34,9 @@ class LocalServer {
 
   std::string model_name() const { return model_name_; }
 
+  // False for good: the process must be started again.
+  bool can_serve() const { return node_->can_serve(); }
+
   // Open answers finish, up to `limit`. False when some were cut.
   bool drain(Nanos limit);
   // Ends everything. False: an actor still runs, and the process must leave by std::_Exit.

@@ -1,10 +1,12 @@
 // Signals are taken by one waiting thread, so nothing has to be safe in a handler.
 #include "tools/server_life.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <thread>
 
 #include "tools/commands.h"
@@ -12,6 +14,9 @@
 namespace shoal::tools {
 
 namespace {
+
+// For what a node that cannot serve has still to tell its clients.
+constexpr Nanos kLastWords = std::chrono::seconds(1);
 
 // Blocked in every thread that starts after this, so that only the waiting one gets them.
 sigset_t block_end_signals() {
@@ -24,10 +29,18 @@ sigset_t block_end_signals() {
   return signals;
 }
 
-void wait_for_the_first(const sigset_t& signals) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  std::fprintf(stderr, "shoal: draining; once more to leave at once\n");
+// True: a signal came; false: `server` cannot serve.
+bool wait_for_the_end(const sigset_t& signals, const LocalServer& server) {
+  constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 200'000'000};
+  while (server.can_serve()) {
+    if (sigtimedwait(&signals, nullptr, &kLook) > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void leave_at_the_next(const sigset_t& signals) {
   std::thread([signals] {
     int again = 0;
     sigwait(&signals, &again);
@@ -45,13 +58,18 @@ int run_until_signal(const ServerLife& life) {
     return report(server.error());
   }
   life.ready(**server, monotonic_now() - began);
-  wait_for_the_first(signals);
-  if (!(*server)->drain(life.drain_limit)) {
-    std::fprintf(
-        stderr,
-        "shoal: some answers were cut after %lld ms (request.drain_ms)\n",
-        static_cast<long long>(
-            std::chrono::duration_cast<std::chrono::milliseconds>(life.drain_limit).count()));
+  const bool asked = wait_for_the_end(signals, **server);
+  const Nanos limit = asked ? life.drain_limit : std::min(life.drain_limit, kLastWords);
+  std::fprintf(stderr,
+               asked ? "shoal: draining; once more to leave at once\n"
+                     : "shoal: the node cannot serve any more, see the log; start it again\n");
+  leave_at_the_next(signals);
+  if (!(*server)->drain(limit)) {
+    std::fprintf(stderr,
+                 "shoal: some answers were cut after %lld ms%s\n",
+                 static_cast<long long>(
+                     std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()),
+                 asked ? " (request.drain_ms)" : "");
   }
   const bool stopped = (*server)->stop();
   if (!stopped) {
@@ -61,7 +79,7 @@ int run_until_signal(const ServerLife& life) {
   // Leaves without destructors: the second-signal thread never ends, and an actor that would not
   // stop must not hold the exit. An answer that was cut has got its last event, so it is no
   // failure.
-  std::_Exit(stopped ? 0 : 1);
+  std::_Exit(asked && stopped ? 0 : 1);
 }
 
 }  // namespace shoal::tools

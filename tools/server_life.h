@@ -1,5 +1,5 @@
-// The life of a process that serves: until SIGTERM or SIGINT; the first one drains, a second one
-// leaves at once.
+// The life of a process that serves: until SIGTERM or SIGINT, of which the first one drains and a
+// second one leaves at once, or until the node cannot serve any more.
 #pragma once
 
 #include <functional>

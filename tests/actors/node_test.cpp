@@ -341,6 +341,7 @@ TEST_CASE("parts that die again and again make a dead node, and it refuses") {
     world.settle();
   }
   CHECK(world.run([&] { return world.node().health().state == PartState::kDead; }, seconds(1)));
+  CHECK_FALSE(world.node().can_serve());
   const RequestId id = world.clients().ask(wanted(1, 10, 5));
   CHECK(world.clients().answer(id).error->code == Code::kUnavailable);
 }
@@ -353,6 +354,7 @@ TEST_CASE("health says dead when the gateway is lost, and nothing hangs") {
   REQUIRE(world.run_until_all_over());
   CHECK(world.clients().answer(id).terminal_events == 1);
   CHECK(world.run([&] { return world.node().health().state == PartState::kDead; }, seconds(2)));
+  CHECK_FALSE(world.node().can_serve());
   world.settle();
   CHECK(world.memory_is_free());
   const RequestId late = world.clients().ask(wanted(2, 10, 5));
