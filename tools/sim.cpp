@@ -316,6 +316,12 @@ Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::ui
   if (run.scenarios.empty()) {
     run.scenarios.push_back({});
   }
+  if (options.seeds.empty() && !options.log.empty() && is_range_log(options.log)) {
+    return fail(Code::kMisconfigured,
+                options.log +
+                    ": is the log of a range of seeds, which the events of a single run would "
+                    "overwrite; go on with it by --seeds, or name another file with --log");
+  }
   if (!options.seeds.empty() && !options.log.empty()) {
     TRY(run.journal,
         SimJournal::open(options.log, options_of(options, options.scenarios), seeds.first));

@@ -84,6 +84,12 @@ void add(const SimTotals& from, SimTotals& to) {
   add(from.counters, to.counters);
 }
 
+bool is_range_log(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  return std::getline(stream, line) && !run_of(line).empty();
+}
+
 Result<SimJournal> SimJournal::open(const std::filesystem::path& file,
                                     const std::string& run,
                                     std::uint64_t first_seed) {

@@ -41,6 +41,9 @@ struct SimProgress {
   SimTotals totals;
 };
 
+// The file begins as such a log does.
+bool is_range_log(const std::filesystem::path& file);
+
 class SimJournal {
  public:
   // `run` says in options of the command what is run from `first_seed` on. A file that is not there

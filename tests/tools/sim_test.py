@@ -122,6 +122,14 @@ class Journal(InFolder):
             self.assertIn("another file with --log", done.stderr)
         self.assertEqual(before, self.lines())
 
+    def test_the_log_of_a_range_is_not_overwritten_by_the_events_of_a_single_run(self):
+        self.sim("--nodes", "2", "--seeds", "1..2", "--log", self.log)
+        before = self.lines()
+        done = self.sim("--nodes", "2", "--seed", "1", "--log", self.log, status=1)
+        self.assertIn(self.log + ": is the log of a range of seeds", done.stderr)
+        self.assertIn("another file with --log", done.stderr)
+        self.assertEqual(before, self.lines())
+
     def test_a_file_that_is_no_log_is_refused_and_left_as_it_is(self):
         for text in ("precious", "precious\n", "[]\n", '{"shoal sim": 3, "first_seed": 1}\n'):
             self.log = self.write("run.log", text)
