@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "tests/sim/listed.h"
+
 namespace shoal::sim {
 namespace {
 
@@ -54,6 +56,73 @@ std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, st
     }
   }
   return parts;
+}
+
+bool is_between_two(Fault::Kind kind) {
+  return kind == Fault::CUT || kind == Fault::RESET || kind == Fault::DROP_BULK ||
+         kind == Fault::CORRUPT_BULK || kind == Fault::SLOW_LINK;
+}
+
+bool is_of_device(Fault::Kind kind) {
+  return kind == Fault::DEVICE_FAIL || kind == Fault::DEVICE_STUCK || kind == Fault::DEVICE_SLOW;
+}
+
+Result<void> refuse(const Fault& fault, const std::string& what) {
+  return fail(Code::kMisconfigured, "fault " + Fault::Kind_Name(fault.kind()) + ": " + what);
+}
+
+Result<void> check_place(const Fault& fault, const std::vector<NodeRoles>& nodes) {
+  const std::string there_are = "there are nodes 0 .. " + std::to_string(nodes.size() - 1);
+  if (fault.node() >= nodes.size() || fault.peer() >= nodes.size()) {
+    return refuse(fault, there_are);
+  }
+  if (is_between_two(fault.kind()) && (!fault.has_peer() || fault.peer() == fault.node())) {
+    return refuse(
+        fault, "peer: name another node than " + std::to_string(fault.node()) + "; " + there_are);
+  }
+  const NodeRoles& roles = nodes[fault.node()];
+  const std::string node = "node " + std::to_string(fault.node());
+  if (is_of_device(fault.kind()) && !roles.has_device()) {
+    return refuse(fault, node + " has no device; choose one with role prefill or decode");
+  }
+  if (fault.kind() == Fault::STORM && !roles.gateway) {
+    return refuse(fault, node + " has no clients; choose one with role gateway");
+  }
+  return {};
+}
+
+Result<void> check_part(const Fault& fault, const std::vector<NodeRoles>& nodes) {
+  if (fault.kind() != Fault::END_PART) {
+    return {};
+  }
+  const NodeRoles& roles = nodes[fault.node()];
+  auto parts = parts_of(roles, fault.node(), nodes.size());
+  if (roles.gateway) {
+    parts.emplace_back("gateway");
+  }
+  if (std::find(parts.begin(), parts.end(), fault.part()) != parts.end()) {
+    return {};
+  }
+  return refuse(fault,
+                "part: node " + std::to_string(fault.node()) + " has no \"" + fault.part() +
+                    "\"; it has " + listed(parts));
+}
+
+Result<void> check_amounts(const Fault& fault) {
+  if (fault.at_ms() < 0 || fault.for_ms() < 0) {
+    return refuse(fault, "at_ms, for_ms: expected 0 or more");
+  }
+  const Fault::Kind kind = fault.kind();
+  if ((kind == Fault::DEVICE_FAIL || kind == Fault::SLOW_LINK) && fault.count() < 1) {
+    return refuse(fault, "count: expected 1 or more");
+  }
+  if (kind == Fault::DEVICE_SLOW && fault.count() < 2) {
+    return refuse(fault, "count: expected 2 or more, steps take that many times longer");
+  }
+  if (kind == Fault::CLOCK_DRIFT && fault.count() == 0) {
+    return refuse(fault, "count: expected ms a second, other than 0");
+  }
+  return {};
 }
 
 template <class Range>
@@ -201,6 +270,15 @@ std::vector<Fault> draw_faults(const scenario::RandomFaults& random,
     faults.push_back(std::move(fault));
   }
   return faults;
+}
+
+Result<void> check_fault(const Fault& fault, const std::vector<NodeRoles>& nodes) {
+  if (!fault.has_kind()) {
+    return fail(Code::kMisconfigured, "fault: name its kind");
+  }
+  TRY_VOID(check_amounts(fault));
+  TRY_VOID(check_place(fault, nodes));
+  return check_part(fault, nodes);
 }
 
 void schedule_fault(World& world, const Fault& fault, std::map<std::string, std::int64_t>& counts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "schemas/result.h"
 #include "schemas/scenario.pb.h"
 #include "tests/sim/world.h"
 
@@ -15,6 +16,9 @@ namespace shoal::sim {
 std::vector<scenario::Fault> draw_faults(const scenario::RandomFaults& random,
                                          const std::vector<NodeRoles>& nodes,
                                          std::mt19937_64& seed);
+
+// kMisconfigured: it would do nothing; names what there is. Of files: drawn faults may do nothing.
+Result<void> check_fault(const scenario::Fault& fault, const std::vector<NodeRoles>& nodes);
 
 // At its time, and its end after `for_ms`. Instants count from now.
 void schedule_fault(World& world,

@@ -14,6 +14,7 @@
 #include "tests/sim/counters.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/invariants.h"
+#include "tests/sim/listed.h"
 #include "tests/sim/monitor.h"
 #include "tests/sim/workload.h"
 
@@ -130,6 +131,50 @@ void count_answers(const Workload& workload, std::map<std::string, std::int64_t>
   }
 }
 
+Result<void> check_roles(const std::vector<NodeRoles>& nodes) {
+  constexpr std::pair<const char*, bool NodeRoles::*> kRoles[] = {{"gateway", &NodeRoles::gateway},
+                                                                  {"router", &NodeRoles::router},
+                                                                  {"prefill", &NodeRoles::prefill},
+                                                                  {"decode", &NodeRoles::decode}};
+  for (const auto& [name, role] : kRoles) {
+    if (std::none_of(nodes.begin(), nodes.end(), [role = role](const NodeRoles& node) {
+          return node.*role;
+        })) {
+      return fail(Code::kMisconfigured,
+                  std::string("node: no node has the role ") + name + "; give it to one");
+    }
+  }
+  return {};
+}
+
+Result<void> check_reaches(const std::string& counter) {
+  const auto known = counter_names();
+  if (std::find(known.begin(), known.end(), counter) != known.end()) {
+    return {};
+  }
+  const auto nearest = nearest_name(counter, known);
+  return fail(Code::kMisconfigured,
+              "reaches: unknown counter \"" + counter + "\", " +
+                  (nearest ? "nearest: " + *nearest : "known: " + listed(known)));
+}
+
+Result<void> check(const scenario::Scenario& scenario) {
+  std::vector<NodeRoles> nodes;
+  for (const std::string& words : scenario.node()) {
+    TRY(const NodeRoles roles, roles_of(words));
+    nodes.push_back(roles);
+  }
+  TRY_VOID(check_roles(nodes));
+  TRY_VOID(model_of(scenario));
+  for (const scenario::Fault& fault : scenario.fault()) {
+    TRY_VOID(check_fault(fault, nodes));
+  }
+  for (const std::string& counter : scenario.reaches()) {
+    TRY_VOID(check_reaches(counter));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<scenario::Scenario> parse_scenario(const std::string& text, const std::string& name) {
@@ -143,29 +188,8 @@ Result<scenario::Scenario> parse_scenario(const std::string& text, const std::st
   if (scenario.node_size() == 0) {
     return fail(Code::kMisconfigured, name + ": node: a scenario needs at least one");
   }
-  for (const std::string& node : scenario.node()) {
-    if (auto roles = roles_of(node); !roles) {
-      return fail(Code::kMisconfigured, name + ": " + roles.error().message);
-    }
-  }
-  if (auto model = model_of(scenario); !model) {
-    return fail(Code::kMisconfigured, name + ": " + model.error().message);
-  }
-  const auto nodes = static_cast<std::uint32_t>(scenario.node_size());
-  for (const scenario::Fault& fault : scenario.fault()) {
-    if (fault.node() >= nodes || fault.peer() >= nodes) {
-      return fail(Code::kMisconfigured,
-                  name + ": fault: there are nodes 0 .. " + std::to_string(nodes - 1));
-    }
-  }
-  const auto known = counter_names();
-  for (const std::string& counter : scenario.reaches()) {
-    if (std::find(known.begin(), known.end(), counter) == known.end()) {
-      const auto nearest = nearest_name(counter, known);
-      return fail(Code::kMisconfigured,
-                  name + ": reaches: unknown counter \"" + counter + "\"" +
-                      (nearest ? ", nearest: " + *nearest : ""));
-    }
+  if (const auto sound = check(scenario); !sound) {
+    return fail(Code::kMisconfigured, name + ": " + sound.error().message);
   }
   return scenario;
 }

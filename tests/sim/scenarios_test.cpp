@@ -78,19 +78,79 @@ TEST_CASE("a model's devices give the same hash under the same seed") {
   CHECK(run_scenario(scenario, {3, false}).hash == run_scenario(scenario, {3, false}).hash);
 }
 
+namespace {
+
+std::string refusal(const std::string& text) {
+  const auto parsed = parse_scenario(text, "x.txtpb");
+  return parsed ? "accepted" : parsed.error().message;
+}
+
+bool says(const std::string& message, const std::string& words) {
+  return message.find(words) != std::string::npos;
+}
+
+// Of a fault in a cluster of two nodes.
+std::string refused_fault(const std::string& fault) {
+  return refusal("node: \"gateway router\" node: \"prefill decode\" fault { " + fault + " }");
+}
+
+}  // namespace
+
 TEST_CASE("a scenario that names what does not exist is refused by name") {
-  const auto error = [](const std::string& text) {
-    const auto parsed = parse_scenario(text, "x.txtpb");
-    REQUIRE_FALSE(parsed.has_value());
-    return parsed.error().message;
-  };
-  CHECK(error("node: \"prefil\"").find("prefil") != std::string::npos);
-  CHECK(error("nodes: \"all\"").find("x.txtpb:1") != std::string::npos);
-  CHECK(error("node: \"all\" fault { kind: KILL node: 3 }").find("nodes 0 .. 0") !=
-        std::string::npos);
-  CHECK(error("node: \"all\" device { model: \"gupy\" }").find("known: guppy") !=
-        std::string::npos);
-  CHECK(error("node: \"all\" device { model: \"guppy\" eos_period: 9 }").find("eos_period") !=
-        std::string::npos);
-  CHECK(error("node: \"all\" reaches: \"node_kiled\"").find("node_killed") != std::string::npos);
+  CHECK(says(refusal("node: \"prefil\""), "prefil"));
+  CHECK(says(refusal("nodes: \"all\""), "x.txtpb:1"));
+  CHECK(says(refusal("node: \"all\" device { model: \"gupy\" }"), "known: guppy"));
+  CHECK(says(refusal("node: \"all\" device { model: \"guppy\" eos_period: 9 }"), "eos_period"));
+  CHECK(says(refusal("node: \"all\" reaches: \"node_kiled\""), "node_killed"));
+  CHECK(says(refusal("node: \"all\" reaches: \"x\""), "known: finished, "));
+}
+
+TEST_CASE("a scenario that lacks a role is refused by the role") {
+  CHECK(says(refusal("node: \"gateway\" node: \"prefill decode\""), "no node has the role router"));
+  CHECK(says(refusal("node: \"router prefill decode\""), "no node has the role gateway"));
+  CHECK(says(refusal("node: \"gateway router\" node: \"decode\""), "no node has the role prefill"));
+  CHECK(says(refusal("node: \"gateway router\" node: \"prefill\""), "no node has the role decode"));
+}
+
+TEST_CASE("a fault between two nodes is refused without another node as peer") {
+  for (const std::string kind : {"CUT", "RESET", "DROP_BULK", "CORRUPT_BULK", "SLOW_LINK"}) {
+    CAPTURE(kind);
+    CHECK(says(refused_fault("kind: " + kind + " node: 1"), "fault " + kind + ": peer: "));
+    CHECK(says(refused_fault("kind: " + kind + " node: 1 peer: 1"), "another node than 1"));
+    CHECK(says(refused_fault("kind: " + kind + " node: 1 peer: 2"), "nodes 0 .. 1"));
+    CHECK(refused_fault("kind: " + kind + " node: 1 peer: 0") == "accepted");
+  }
+  CHECK(says(refused_fault("kind: KILL node: 3"), "nodes 0 .. 1"));
+}
+
+TEST_CASE("the end of a part that a node has not is refused with the parts that it has") {
+  CHECK(says(refused_fault("kind: END_PART"), "it has router, decode_balancer, "));
+  CHECK(says(refused_fault("kind: END_PART node: 1 part: \"decode_worker\""),
+             "no \"decode_worker\"; it has prefill_group, prefill_worker.0, decode_group, "
+             "decode_worker.0, peer.0"));
+  for (const std::string fault : {"part: \"gateway\"",
+                                  "part: \"prefill_balancer.3\"",
+                                  "part: \"membership\"",
+                                  "part: \"peer.1\"",
+                                  "part: \"decode_worker.0\" node: 1"}) {
+    CHECK(refused_fault("kind: END_PART " + fault) == "accepted");
+  }
+}
+
+TEST_CASE("a fault at a node without what it breaks is refused with the role that it needs") {
+  for (const std::string kind : {"DEVICE_FAIL", "DEVICE_STUCK", "DEVICE_SLOW"}) {
+    CHECK(says(refused_fault("kind: " + kind + " count: 2"), "role prefill or decode"));
+    CHECK(refused_fault("kind: " + kind + " count: 2 node: 1") == "accepted");
+  }
+  CHECK(says(refused_fault("kind: STORM node: 1"), "role gateway"));
+  CHECK(refused_fault("kind: STORM") == "accepted");
+}
+
+TEST_CASE("a fault without a kind, before the start or of no amount is refused") {
+  CHECK(says(refused_fault("node: 1"), "name its kind"));
+  CHECK(says(refused_fault("kind: KILL at_ms: -1"), "at_ms"));
+  CHECK(says(refused_fault("kind: KILL for_ms: -1"), "for_ms"));
+  CHECK(says(refused_fault("kind: DEVICE_FAIL node: 1 count: 0"), "1 or more"));
+  CHECK(says(refused_fault("kind: DEVICE_SLOW node: 1"), "2 or more"));
+  CHECK(says(refused_fault("kind: CLOCK_DRIFT count: 0"), "other than 0"));
 }
