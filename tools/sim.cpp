@@ -19,6 +19,7 @@
 #include "tools/process_ports.h"
 #include "tools/progress_bar.h"
 #include "tools/sim_journal.h"
+#include "tools/sim_table.h"
 
 namespace shoal::tools {
 
@@ -65,14 +66,6 @@ Result<std::vector<Named>> read_scenarios(const std::vector<std::string>& paths)
     scenarios.push_back({file, std::move(scenario)});
   }
   return scenarios;
-}
-
-void print_counts(const char* title, const SimTotals::Counts& counts) {
-  std::printf("%-11s", title);
-  for (const auto& [name, count] : counts) {
-    std::printf(" %s %" PRId64, name.c_str(), count);
-  }
-  std::printf("\n");
 }
 
 // The owner first, as scenarios have it. None: as many nodes as were asked for.
@@ -132,25 +125,15 @@ std::string replay(const SimOptions& options, const Named& named, std::uint64_t 
   return "shoal sim " + options_of(options, files) + " --seed " + std::to_string(seed);
 }
 
-void print_violation(const sim::Violation& violation) {
-  std::printf("  %s: %s\n", violation.invariant.c_str(), violation.what.c_str());
-  constexpr std::size_t kLines = 40;
-  for (std::size_t i = 0; i < violation.timeline.size(); ++i) {
-    if (i == kLines) {
-      std::printf("    ... %zu more\n", violation.timeline.size() - kLines);
-      break;
-    }
-    std::printf("    %s\n", violation.timeline[i].c_str());
-  }
-}
-
 void print_shrunk(const Named& named, std::uint64_t seed, const std::string& invariant) {
   ProgressBar bar("shrinking");
   const scenario::Scenario smallest = sim::shrink(
       named.scenario, seed, invariant, [&bar](int runs) { bar.update(runs, runs + 1); });
-  std::printf("smallest scenario found (run it with --seed %" PRIu64 "):\n%s",
-              seed,
-              sim::scenario_text(smallest).c_str());
+  std::printf(
+      "smallest scenario found; save it here as shrunk.txtpb and run `shoal sim --scenario "
+      "shrunk.txtpb --seed %" PRIu64 "`:\n%s",
+      seed,
+      sim::scenario_text(smallest).c_str());
 }
 
 Result<void> write_events(const std::string& file, const std::vector<std::string>& events) {
@@ -169,6 +152,7 @@ void count(const sim::Outcome& outcome, SimTotals& totals) {
   totals.failed += outcome.violations.empty() ? 0 : 1;
   totals.messages += static_cast<std::int64_t>(outcome.messages);
   totals.time += outcome.time;
+  totals.whole = std::max(totals.whole, outcome.whole);
   totals.settled = std::max(totals.settled, outcome.settled);
   add(outcome.answers, totals.answers);
   add(outcome.faults, totals.faults);
@@ -253,34 +237,20 @@ Result<SimProgress> run_seeds(Run& run, Named& named, const std::function<void()
   return progress;
 }
 
-// What a scenario promises to reach must have been reached by some seed of a range.
-bool print_unreached(const Named& named, const SimTotals::Counts& counters) {
+// What a scenario promises to reach must have been reached by some seed of a range; of a single run
+// it is only said.
+bool print_unreached(const Named& named, bool single, const SimTotals::Counts& counters) {
   bool all = true;
   for (const std::string& counter : named.scenario.reaches()) {
     if (!counters.contains(counter)) {
-      std::printf("%s: never reached %s\n", named.file.c_str(), counter.c_str());
+      std::printf(single ? "%s: this seed did not reach %s; over a range some seed must\n"
+                         : "%s: never reached %s\n",
+                  named.file.c_str(),
+                  counter.c_str());
       all = false;
     }
   }
-  return all;
-}
-
-void print_totals(const SimTotals& totals) {
-  const double seconds = std::chrono::duration<double>(totals.took).count();
-  std::printf("runs %" PRId64 ", violating %" PRId64
-              ", %.1f seeds/s, %.0f x real time, %.0f "
-              "messages/s\n",
-              totals.runs,
-              totals.failed,
-              static_cast<double>(totals.runs) / seconds,
-              std::chrono::duration<double>(totals.time).count() / seconds,
-              static_cast<double>(totals.messages) / seconds);
-  std::printf("settled     at most %.2f s after the last fault\n",
-              std::chrono::duration<double>(totals.settled).count());
-  print_counts("answers", totals.answers);
-  print_counts("faults", totals.faults);
-  print_counts("reached", totals.counters);
-  print_counts("violations", totals.invariants);
+  return all || single;
 }
 
 // What was played, and what of it could not be.
@@ -350,11 +320,14 @@ Result<bool> run_all(Run& run) {
   for (Named& named : run.scenarios) {
     TRY(const SimProgress progress,
         run_seeds(run, named, [&] { bar.update(++done, static_cast<std::int64_t>(total)); }));
-    all_reached &= run.options.seeds.empty() || print_unreached(named, progress.totals.counters);
+    all_reached &= print_unreached(named, run.options.seeds.empty(), progress.totals.counters);
     add(progress.totals, totals);
   }
   print_totals(totals);
   print_trace(run, totals);
+  if (run.options.shrink && totals.failed == 0) {
+    std::printf("nothing to shrink: every invariant held\n");
+  }
   return totals.failed == 0 && all_reached;
 }
 

@@ -38,6 +38,7 @@ Json line_of(const std::string& scenario, const SimProgress& progress) {
           {"messages", totals.messages},
           {"took_ns", totals.took.count()},
           {"virtual_ns", totals.time.count()},
+          {"whole_ns", totals.whole.count()},
           {"settled_ns", totals.settled.count()},
           {"answers", totals.answers},
           {"faults", totals.faults},
@@ -55,6 +56,7 @@ SimProgress progress_of(const Json& line) {
   line.at("messages").get_to(totals.messages);
   totals.took = Nanos{line.at("took_ns").get<std::int64_t>()};
   totals.time = Nanos{line.at("virtual_ns").get<std::int64_t>()};
+  totals.whole = Nanos{line.at("whole_ns").get<std::int64_t>()};
   totals.settled = Nanos{line.at("settled_ns").get<std::int64_t>()};
   line.at("answers").get_to(totals.answers);
   line.at("faults").get_to(totals.faults);
@@ -77,6 +79,7 @@ void add(const SimTotals& from, SimTotals& to) {
   to.messages += from.messages;
   to.took += from.took;
   to.time += from.time;
+  to.whole = std::max(to.whole, from.whole);
   to.settled = std::max(to.settled, from.settled);
   add(from.answers, to.answers);
   add(from.faults, to.faults);

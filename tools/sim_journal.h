@@ -25,7 +25,8 @@ struct SimTotals {
   std::int64_t messages = 0;
   Nanos took{0};     // real
   Nanos time{0};     // virtual
-  Nanos settled{0};  // the slowest
+  Nanos whole{0};    // the slowest, as of sim::Outcome
+  Nanos settled{0};  // likewise
   Counts answers;
   Counts faults;
   Counts invariants;  // violated

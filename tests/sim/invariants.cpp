@@ -41,7 +41,7 @@ class Checker {
     probes_answered();
     if (!run_.settled) {
       violate("full_service_returns",
-              "what was open when the faults ended was not over in settle_s",
+              "what was open was not over settle_s after the cluster was whole again",
               {});
     }
     if (const std::size_t dropped = run_.world.dropped_by_drains(); dropped != 0) {

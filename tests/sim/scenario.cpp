@@ -325,11 +325,13 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
 
   // Liveness: nothing is broken any more.
   world.end_disturbances();
+  const Instant mended = world.now();
   Finished run{world, workload, model};
   run.whole_again = world.run_until_whole(seconds(30));
-  const Instant ended = world.now();
+  const Instant whole = world.now();
+  outcome.whole = whole - mended;
   run.settled = world.run(over, seconds(scenario.settle_s()));
-  outcome.settled = world.now() - ended;
+  outcome.settled = world.now() - whole;
   world.run(over, std::chrono::minutes(6));
   for (int round = 0; round < scenario.probes(); ++round) {
     workload.probe();

@@ -52,7 +52,10 @@ struct Outcome {
   std::map<std::string, std::int64_t> answers;   // completed, expired, refused, ...
   std::map<std::string, std::int64_t> faults;    // by kind
   std::map<std::string, std::int64_t> counters;  // of rare states
-  Nanos settled{0};  // virtual, from the end of the faults until everything open was over
+  // Virtual: from when all faults had ended and all clients had come until the cluster was whole,
+  // and from then until everything open was over.
+  Nanos whole{0};
+  Nanos settled{0};
   std::vector<std::string> events;  // if kept
 };
 

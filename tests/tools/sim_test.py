@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import tempfile
 import time
@@ -63,6 +64,47 @@ class OneRun(InFolder):
         command = next(line for line in done.stdout.splitlines() if "again:" in line).split("again: shoal ")[1]
         again = run(*command.split())
         self.assertEqual(again.stdout.splitlines()[0], done.stdout.splitlines()[0])
+
+    def test_what_a_single_run_did_not_reach_is_said_and_is_no_failure(self):
+        scenario = self.write("rare.txtpb", 'node: "all" workload { requests: 3 } reaches: "finished" reaches: "node_fenced"')
+        single = self.sim("--scenario", scenario, "--seed", "1")
+        self.assertIn(scenario + ": this seed did not reach node_fenced", single.stdout)
+        self.assertNotIn("reach finished", single.stdout)
+        self.assertIn(scenario + ": never reached node_fenced", self.sim("--scenario", scenario, "--seeds", "1..2", status=1).stdout)
+
+    def test_the_readme_lists_all_counters(self):
+        scenario = self.write("unknown.txtpb", 'node: "all" reaches: "x"')
+        known = self.sim("--scenario", scenario, status=1).stderr.split("known: ")[1].strip().split(", ")
+        self.assertGreater(len(known), 40)
+        with open(os.path.join(ROOT, "tests", "sim", "README.md"), encoding="utf-8") as file:
+            words = set(re.findall(r"\w+", file.read()))
+        self.assertEqual([name for name in known if name not in words], [])
+
+    def test_the_table_says_none_and_stays_narrow(self):
+        done = self.sim("--nodes", "6", "--seed", "7")
+        self.assertIn("\nviolations  none\n", done.stdout)
+        self.assertLessEqual(max(len(line) for line in done.stdout.splitlines()), 110)
+
+    def test_the_table_tells_when_the_cluster_was_whole_and_when_all_was_over(self):
+        scenario = self.write("restart.txtpb", 'node: "gateway router" node: "prefill decode" workload { requests: 3 gap_us: 1 answer_min: 40 }'
+                                               'fault { kind: KILL node: 1 at_ms: 1 for_ms: 100 }')
+        done = self.sim("--scenario", scenario)
+        recovery = re.search(r"whole again at most (\S+) s after faults and arrivals ended, all over at most (\S+) s after that", done.stdout)
+        self.assertGreater(float(recovery[1]), 0)
+        self.assertGreater(float(recovery[2]), 0)
+
+
+class Shrinking(InFolder):
+    def test_the_shrunk_scenario_is_told_with_how_to_run_it_and_violates_again(self):
+        scenario = self.write("impossible.txtpb", IMPOSSIBLE)
+        done = self.sim("--scenario", scenario, "--seed", "5", "--shrink", status=1)
+        self.assertIn("save it here as shrunk.txtpb and run `shoal sim --scenario shrunk.txtpb --seed 5`:\n", done.stdout)
+        text = done.stdout.split("--seed 5`:\n")[1].split("\nruns ")[0]
+        again = self.sim("--scenario", self.write("shrunk.txtpb", text), "--seed", "5", status=1)
+        self.assertIn("full_service_returns", again.stdout)
+
+    def test_a_seed_that_holds_has_nothing_to_shrink(self):
+        self.assertIn("nothing to shrink", self.sim("--nodes", "2", "--seed", "3", "--shrink").stdout)
 
 
 class Journal(InFolder):
