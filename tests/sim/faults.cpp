@@ -67,6 +67,11 @@ bool is_of_device(Fault::Kind kind) {
   return kind == Fault::DEVICE_FAIL || kind == Fault::DEVICE_STUCK || kind == Fault::DEVICE_SLOW;
 }
 
+bool uses_count(Fault::Kind kind) {
+  return kind == Fault::DEVICE_FAIL || kind == Fault::DEVICE_SLOW || kind == Fault::SLOW_LINK ||
+         kind == Fault::CLOCK_DRIFT;
+}
+
 Result<void> refuse(const Fault& fault, const std::string& what) {
   return fail(Code::kMisconfigured, "fault " + Fault::Kind_Name(fault.kind()) + ": " + what);
 }
@@ -142,12 +147,34 @@ void leave_all(World& world, NodeId node) {
   }
 }
 
+bool ends_at_once(Fault::Kind kind) {
+  return kind == Fault::RESET || kind == Fault::END_PART || kind == Fault::DEVICE_FAIL ||
+         kind == Fault::STORM;
+}
+
+// What the event log says of it: the fields that its kind makes use of.
+std::string fields_of(const Fault& fault) {
+  std::string fields = " fault=" + Fault::Kind_Name(fault.kind());
+  if (is_between_two(fault.kind())) {
+    fields += " peer=" + std::to_string(fault.peer());
+  }
+  if (fault.kind() == Fault::END_PART) {
+    fields += " part=" + fault.part();
+  }
+  if (uses_count(fault.kind())) {
+    fields += " count=" + std::to_string(fault.count());
+  }
+  return fields;
+}
+
 void begin(World& world, const Fault& fault) {
   const NodeId node{fault.node()};
   const NodeId peer{fault.peer()};
   if (!world.alive(node)) {
+    world.tell(node, "world.fault_missed" + fields_of(fault) + " reason=\"the node is dead\"");
     return;
   }
+  world.tell(node, "world.fault_begins" + fields_of(fault));
   switch (fault.kind()) {
     case Fault::KILL:
       world.kill(node);
@@ -200,6 +227,9 @@ void begin(World& world, const Fault& fault) {
 void end(World& world, const Fault& fault) {
   const NodeId node{fault.node()};
   const NodeId peer{fault.peer()};
+  if (!ends_at_once(fault.kind())) {
+    world.tell(node, "world.fault_ends" + fields_of(fault));
+  }
   switch (fault.kind()) {
     case Fault::KILL:
     case Fault::DRAIN:

@@ -18,12 +18,13 @@ constexpr Nanos kGrace = std::chrono::seconds(3);
 std::vector<std::string> timeline_of(const World& world, RequestId request) {
   std::vector<std::string> timeline;
   const std::string word = "request=" + std::to_string(request.value);
-  for (const std::string& line : world.events()) {
+  for (std::size_t i = 0; i < world.events().size(); ++i) {
+    const std::string& line = world.events()[i];
     const auto at = line.find(word);
     if (line.find(" world.") != std::string::npos ||
         (at != std::string::npos &&
          (at + word.size() == line.size() || line[at + word.size()] == ' '))) {
-      timeline.push_back(line);
+      timeline.push_back(world.timed_event(i));
     }
   }
   return timeline;

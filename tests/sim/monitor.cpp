@@ -102,7 +102,7 @@ void Monitor::violate(const std::string& invariant, const std::string& what) {
         return seen.invariant == invariant;
       });
   if (!known) {
-    violations_.push_back({invariant, what, {}});
+    violations_.push_back({invariant, what + ", at " + world_.ms_text(world_.now()) + " ms", {}});
   }
 }
 

@@ -312,6 +312,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   }
 
   // Safety: faults and clients together.
+  world.count_time();
   const auto faults = written_out(scenario, options.seed).fault();
   Nanos last{0};
   for (const scenario::Fault& fault : faults) {
@@ -358,7 +359,9 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   count_answers(workload, outcome.answers);
   count_events(world.events(), outcome.counters);
   if (options.keep_events) {
-    outcome.events = world.events();
+    for (std::size_t i = 0; i < world.events().size(); ++i) {
+      outcome.events.push_back(world.timed_event(i));
+    }
   }
   return outcome;
 }

@@ -56,7 +56,7 @@ struct Outcome {
   // and from then until everything open was over.
   Nanos whole{0};
   Nanos settled{0};
-  std::vector<std::string> events;  // if kept
+  std::vector<std::string> events;  // if kept; each after its ms since faults count
 };
 
 struct RunOptions {

@@ -73,6 +73,40 @@ TEST_CASE("the same scenario and seed give the same hash, another seed another")
   CHECK(run_scenario(scenario, {12, false}).hash != hash);
 }
 
+TEST_CASE(
+    "the event log tells when each fault begins and ends, in ms as the scenario counts them") {
+  const auto scenario = parse_scenario(
+      "node: \"gateway router\" node: \"prefill decode\" workload { requests: 3 } "
+      "fault { kind: CUT peer: 1 at_ms: 50 for_ms: 30 }"
+      "fault { kind: KILL node: 1 at_ms: 100 for_ms: 500 }"
+      "fault { kind: DEVICE_FAIL node: 1 at_ms: 200 count: 2 }",
+      "x");
+  const auto events = run_scenario(*scenario, {1, true}).events;
+  const auto said = [&events](const std::string& ms, const std::string& what) {
+    return std::any_of(events.begin(), events.end(), [&](const std::string& line) {
+      return line.find(" " + ms + ".") < line.find(what);
+    });
+  };
+  CHECK(said("50", " n0 world.fault_begins fault=CUT peer=1"));
+  CHECK(said("80", " n0 world.fault_ends fault=CUT peer=1"));
+  CHECK(said("100", " n1 world.fault_begins fault=KILL"));
+  CHECK(said("200", " n1 world.fault_missed fault=DEVICE_FAIL count=2"));
+  CHECK(said("600", " n1 world.fault_ends fault=KILL"));
+  CHECK(events.front().find(" -") < events.front().find(" n"));
+}
+
+TEST_CASE("the timeline of a violation has times") {
+  const auto scenario = parse_scenario(
+      "node: \"all\" workload { requests: 30 gap_us: 1 answer_min: 30 } settle_s: 0 "
+      "fault { kind: PAUSE at_ms: 1 for_ms: 1 }",
+      "x");
+  const auto violations = run_scenario(*scenario, {1, false}).violations;
+  REQUIRE_FALSE(violations.empty());
+  const std::string first = violations.front().timeline.front();
+  CHECK(first.starts_with("      1.0"));
+  CHECK(first.ends_with(" n0 world.fault_begins fault=PAUSE"));
+}
+
 TEST_CASE("a model's devices give the same hash under the same seed") {
   const auto scenario = read_scenario(SHOAL_SCENARIOS "/guppy_everything.txtpb").value();
   CHECK(run_scenario(scenario, {3, false}).hash == run_scenario(scenario, {3, false}).hash);

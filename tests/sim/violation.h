@@ -9,7 +9,8 @@ namespace shoal::sim {
 struct Violation {
   std::string invariant;  // its name
   std::string what;
-  std::vector<std::string> timeline;  // of the offending request
+  std::vector<std::string>
+      timeline;  // of the offending request and of the world, each line after its ms
 };
 
 }  // namespace shoal::sim

@@ -2,6 +2,8 @@
 #include "tests/sim/world.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
@@ -78,6 +80,7 @@ World::World(const WorldSetup& setup)
     hosts_.emplace_back().roles = setup_.nodes[n];
   }
   topology_.hash = 1;
+  count_time();
   for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
     start(NodeId{n});
   }
@@ -114,7 +117,7 @@ void World::start(NodeId node) {
               .clock = [clock = host.clock] { return clock->now(); },
               .log =
                   [this, node](LogLevel, std::string_view line) {
-                    events_.push_back("n" + std::to_string(node.value) + " " + std::string(line));
+                    tell(node, std::string(line));
                     note(std::hash<std::string_view>{}(line));
                   },
               .runtime = runtime_,
@@ -291,8 +294,26 @@ void World::end_disturbances() {
 }
 
 void World::say(NodeId node, const std::string& event) {
-  events_.push_back("n" + std::to_string(node.value) + " " + event);
+  tell(node, event);
   note(std::hash<std::string>{}(event));
+}
+
+void World::tell(NodeId node, const std::string& event) {
+  events_.push_back("n" + std::to_string(node.value) + " " + event);
+  event_times_.push_back(now());
+}
+
+std::string World::timed_event(std::size_t index) const {
+  constexpr std::size_t kColumns = 11;
+  const std::string ms = ms_text(event_times_.at(index));
+  return std::string(kColumns - std::min(kColumns, ms.size()), ' ') + ms + " " + events_.at(index);
+}
+
+std::string World::ms_text(Instant when) const {
+  std::array<char, 32> text{};
+  const double ms = std::chrono::duration<double, std::milli>(when - zero_).count();
+  std::snprintf(text.data(), text.size(), "%.3f", ms);
+  return text.data();
 }
 
 void World::cut(NodeId a, NodeId b) {

@@ -145,6 +145,14 @@ class World {
   const std::vector<std::string>& events() const { return events_; }
 
   void say(NodeId node, const std::string& event);
+  // For readers only: not in the hash.
+  void tell(NodeId node, const std::string& event);
+
+  // Line `index` of events() after its time: ms since count_time(), below 0 before it.
+  std::string timed_event(std::size_t index) const;
+  std::string ms_text(Instant when) const;
+
+  void count_time() { zero_ = now(); }
 
   std::uint64_t messages() const { return messages_; }
 
@@ -211,6 +219,8 @@ class World {
   std::vector<std::unique_ptr<Life>> dead_;  // their actors may still hold pointers into them
   std::vector<NodeId> owners_;               // by actor id
   std::vector<std::string> events_;
+  std::vector<Instant> event_times_;
+  Instant zero_{};  // of the times that readers see
   std::uint64_t hash_ = 0;
   std::uint64_t processes_ = 0;
   std::uint64_t messages_ = 0;
