@@ -1,16 +1,18 @@
 // shoal sim: scenarios under seeds, a table of what happened, and for every violated invariant the
 // one command that shows it again.
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <unistd.h>
 #include <utility>
 
 #include "actors/topology_file.h"
@@ -20,6 +22,7 @@
 #include "tools/progress_bar.h"
 #include "tools/sim_journal.h"
 #include "tools/sim_table.h"
+#include "tools/status_line.h"
 
 namespace shoal::tools {
 
@@ -180,6 +183,7 @@ Result<void> tell_violations(Run& run,
   if (run.journal) {
     TRY_VOID(run.journal->record_violation(named.file, seed, invariants, again));
   }
+  std::fflush(stdout);
   return {};
 }
 
@@ -213,8 +217,47 @@ Result<void> run_seed(Run& run, Named& named, std::uint64_t seed, SimTotals& tot
                                     : tell_violations(run, named, seed, outcome.violations);
 }
 
-// Goes on where the log ends.
-Result<SimProgress> run_seeds(Run& run, Named& named, const std::function<void()>& seed_done) {
+std::atomic<int> stop_signal{0};
+
+extern "C" void on_stop_signal(int signal) {
+  stop_signal = signal;
+}
+
+// The first SIGINT or SIGTERM ends a range after the seed that runs, the next one the program.
+void stop_after_a_seed() {
+  struct sigaction action {};
+
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+// How far a run is: a bar on a terminal, else lines now and then.
+class Display {
+ public:
+  Display(std::int64_t done, std::int64_t total)
+      : done_(done),
+        total_(total),
+        status_("seeds", done, monotonic_now()) {}
+
+  void seed_done() {
+    bar_.update(++done_, total_);
+    const auto line = status_.update(done_, total_, monotonic_now());
+    if (line && ::isatty(STDERR_FILENO) == 0) {
+      std::fprintf(stderr, "%s\n", line->c_str());
+    }
+  }
+
+ private:
+  ProgressBar bar_{"seeds", "seeds/s"};
+  std::int64_t done_;
+  std::int64_t total_;
+  StatusLine status_;
+};
+
+// Goes on where the log ends, until the range ends or a signal comes.
+Result<SimProgress> run_seeds(Run& run, Named& named, Display& display) {
   constexpr std::int64_t kSeedsALine = 100;
   constexpr Nanos kTimeALine = std::chrono::seconds(5);
   SimProgress progress = run.journal ? run.journal->recorded(named.file) : SimProgress{};
@@ -225,14 +268,18 @@ Result<SimProgress> run_seeds(Run& run, Named& named, const std::function<void()
     const std::int64_t failed = progress.totals.failed;
     TRY_VOID(run_seed(run, named, seed, progress.totals));
     progress.last = seed;
-    const bool is_due = seed == run.seeds.second || progress.totals.failed > failed ||
+    const bool is_stopped = stop_signal != 0;
+    const bool is_due = is_stopped || seed == run.seeds.second || progress.totals.failed > failed ||
                         progress.totals.runs % kSeedsALine == 0 ||
                         monotonic_now() - written >= kTimeALine;
     if (run.journal && is_due) {
       TRY_VOID(run.journal->record(named.file, progress));
       written = monotonic_now();
     }
-    seed_done();
+    display.seed_done();
+    if (is_stopped) {
+      break;
+    }
   }
   return progress;
 }
@@ -311,24 +358,45 @@ std::int64_t recorded_runs(const Run& run) {
   return runs;
 }
 
-Result<bool> run_all(Run& run) {
+// After a signal, whatever else the range has.
+void print_stopped(const Run& run, const Named& named, std::uint64_t last) {
+  std::printf(
+      "stopped after seed %" PRIu64 "%s%s; %s\n",
+      last,
+      named.file.empty() ? "" : " of ",
+      named.file.c_str(),
+      run.journal ? "the same command goes on" : "with --log FILE the same command would go on");
+}
+
+// The exit status.
+Result<int> run_all(Run& run) {
   SimTotals totals;
   bool all_reached = true;
-  ProgressBar bar("seeds", "seeds/s");
+  std::optional<std::pair<const Named*, std::uint64_t>> stopped;
   const std::uint64_t total = run.scenarios.size() * (run.seeds.second - run.seeds.first + 1);
-  std::int64_t done = recorded_runs(run);
-  for (Named& named : run.scenarios) {
-    TRY(const SimProgress progress,
-        run_seeds(run, named, [&] { bar.update(++done, static_cast<std::int64_t>(total)); }));
-    all_reached &= print_unreached(named, run.options.seeds.empty(), progress.totals.counters);
-    add(progress.totals, totals);
+  {
+    Display display(recorded_runs(run), static_cast<std::int64_t>(total));
+    for (Named& named : run.scenarios) {
+      TRY(const SimProgress progress, run_seeds(run, named, display));
+      add(progress.totals, totals);
+      if (stop_signal != 0 &&
+          (*progress.last < run.seeds.second || &named != &run.scenarios.back())) {
+        stopped.emplace(&named, *progress.last);
+        break;
+      }
+      all_reached &= print_unreached(named, run.options.seeds.empty(), progress.totals.counters);
+    }
   }
   print_totals(totals);
   print_trace(run, totals);
   if (run.options.shrink && totals.failed == 0) {
     std::printf("nothing to shrink: every invariant held\n");
   }
-  return totals.failed == 0 && all_reached;
+  if (stopped) {
+    print_stopped(run, *stopped->first, stopped->second);
+  }
+  const int clean = stopped ? 128 + stop_signal : 0;
+  return totals.failed == 0 && all_reached ? clean : 1;
 }
 
 }  // namespace
@@ -344,16 +412,14 @@ int run_sim(const SimOptions& options) {
       return 2;
     }
     seeds = *range;
+    stop_after_a_seed();
   }
   auto run = plan_run(options, seeds);
   if (!run) {
     return report(run.error());
   }
-  const auto clean = run_all(*run);
-  if (!clean) {
-    return report(clean.error());
-  }
-  return *clean ? 0 : 1;
+  const auto status = run_all(*run);
+  return status ? *status : report(status.error());
 }
 
 }  // namespace shoal::tools

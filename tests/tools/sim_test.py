@@ -137,6 +137,27 @@ class Journal(InFolder):
         self.assertIn("runs already", resumed.stdout)
         self.assertEqual(table(resumed), table(self.sim("--nodes", "2", "--seeds", "1..250")))
 
+    def stopped(self, signal_number, *arguments):
+        """A long range that a signal ends: its exit status and what it printed."""
+        before = len(self.lines()) if os.path.exists(self.log) else 1
+        with Program("sim", *arguments) as soak:
+            end = time.monotonic() + DEADLINE_S
+            while not os.path.exists(self.log) or len(self.lines()) <= before:
+                self.assertLess(time.monotonic(), end)
+            soak.process.send_signal(signal_number)
+            printed = list(iter(lambda: soak.stdout.get(timeout=DEADLINE_S), None))
+            return soak.process.wait(DEADLINE_S), printed
+
+    def test_a_stopped_run_writes_its_totals_says_where_it_is_and_goes_on(self):
+        arguments = ("--nodes", "2", "--seeds", "1..100000", "--log", self.log)
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            status, printed = self.stopped(signal_number, *arguments)
+            self.assertEqual(status, 128 + signal_number)
+            last = json.loads(self.lines()[-1])["last"]
+            self.assertEqual(printed[-1].rstrip(), f"stopped after seed {last}; the same command goes on")
+            self.assertTrue(any(line.startswith(f"runs {last}, ") for line in printed))
+        self.assertGreater(last, 1)
+
     def test_each_scenario_of_a_folder_goes_on_where_it_was(self):
         self.write("a.txtpb", 'node: "all" workload { requests: 3 } reaches: "finished"')
         self.write("b.txtpb", 'node: "all" workload { requests: 4 }')
