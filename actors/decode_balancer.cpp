@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/policy/avoidance.h"
 #include "actors/policy/decode_balancer.h"
 
 namespace shoal {
@@ -24,6 +25,7 @@ struct DecodeBalancer {
     DecodeLoad load;                    // its last report
     std::deque<AttemptKey> on_the_way;  // sent, and not in the report yet
     std::uint64_t sent = 0;
+    Instant avoided_until = Instant::min();
   };
 
   struct Placed {
@@ -56,6 +58,7 @@ struct DecodeBalancer {
 
   void dispatch();
   std::vector<DecodeRank> ranks(std::vector<Place>& places) const;
+  void refuse_too_large(const Handover& waiting) const;
   void send(Handover handover, const Place& place, const DecodeChoice& choice);
 };
 
@@ -85,6 +88,9 @@ void DecodeBalancer::release(const ReleaseAttempt& message) {
   if (waits != queue.end()) {
     queue.erase(waits);
   } else if (const auto place = placed.find(message.key); place != placed.end()) {
+    if (message.failed) {
+      sites[place->second.site.node.value].avoided_until = seat.node->now() + kAvoided;
+    }
     if (!seat.wiring->lost(place->second.site)) {
       notify(seat.wiring->at(place->second.site.node).decode_group, message);
     }
@@ -163,7 +169,9 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
                        .device = static_cast<std::uint32_t>(ranks.size()),
                        .live = load.others,
                        .kv_tokens = load.others_tokens,
-                       .room = load.room});
+                       .room = load.room,
+                       .blocks = load.blocks,
+                       .avoided = seat.node->now() < sites[n].avoided_until});
       places.push_back({NodeId{n}, r});
     }
   }
@@ -208,6 +216,11 @@ void DecodeBalancer::dispatch() {
         }
       }
     }
+    if (fits_nowhere(now, need)) {
+      refuse_too_large(next);
+      queue.pop_front();
+      continue;
+    }
     const auto choice = pick_decode_rank(now, need, *cost, seat.node->options.decode_batch);
     if (!choice) {
       break;
@@ -218,6 +231,16 @@ void DecodeBalancer::dispatch() {
   }
   seat.node->metrics.decode_queued = static_cast<std::int64_t>(queue.size());
   seat.node->metrics.decode_live = static_cast<std::int64_t>(placed.size());
+}
+
+void DecodeBalancer::refuse_too_large(const Handover& waiting) const {
+  notify(seat.wiring->here().router,
+         AttemptRefused{waiting.key(),
+                        Error{Code::kUnavailable,
+                              "the answer may need " + std::to_string(waiting.placement->blocks) +
+                                  " KV blocks, more than any decode node that is up has: lower "
+                                  "max_tokens or shorten the prompt"},
+                        {}});
 }
 
 void DecodeBalancer::send(Handover handover, const Place& place, const DecodeChoice& choice) {

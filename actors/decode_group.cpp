@@ -263,6 +263,7 @@ void DecodeGroup::report() {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
       load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};
+      load.ranks[r].blocks = arena.blocks();
     }
     for (const auto& [key, work] : held) {
       if (work.placement->router != NodeId{n}) {

@@ -34,9 +34,10 @@ struct DecodeWorker {
   std::map<AttemptKey, Handover> sequences;
   std::map<AttemptKey, Arriving> arriving;
   std::uint64_t arrivals = 0;
+  std::size_t copying = 0;  // on the device, awaited or not
   std::optional<Running> running;
 
-  bool has_work() const { return running || !arriving.empty(); }
+  bool has_work() const { return running || copying > 0 || !arriving.empty(); }
 
   void join(JoinDecode& message);
   void fetched(const KvFetched& message);
@@ -120,10 +121,12 @@ void DecodeWorker::fetched(const KvFetched& message) {
                   Result<void> outcome) {
     notify(worker, KvImported{key, arrival, std::move(outcome)});
   };
+  ++copying;
   seat.node->devices[rank].launcher->copy_in(std::move(copy));
 }
 
 void DecodeWorker::imported(const KvImported& message) {
+  --copying;
   if (!is_awaited(message.key, message.arrival)) {
     return;
   }

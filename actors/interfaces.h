@@ -136,14 +136,16 @@ struct AttemptLost { AttemptKey key; Error error; std::optional<NodeId> decode{}
 struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };
 // local: balancers
 struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; };
-// wire: router down a path: everything held for the attempt is freed
-struct ReleaseAttempt { AttemptKey key; };
+// wire: router down a path: everything held for the attempt is freed. `failed` (local: router to
+// balancer): the node that had it could not go on with it
+struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 
 // Prefill.
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
 struct KvReleased {};                             // local: a lease to the group that took it
-// wire: group to balancers, after every change; `received` counts placements of the receiver's router
-struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; };
+// wire: group to balancers, after every change; `received` counts placements of the receiver's router,
+// `blocks` is the whole KV memory of a rank
+struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; };
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
@@ -157,8 +159,9 @@ struct PlaceDecode { Handover handover; };                         // local: rou
 struct JoinDecode { Handover handover; std::uint32_t rank = 0; EpochId epoch; };  // wire: balancer to group to worker
 struct DecodeLeft { std::vector<AttemptKey> keys; };               // wire: group to balancer: places are free again
 struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: group to balancer: no KV memory there now
-// wire: group to balancers, after every change; `others` were placed by other routers
-struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; };
+// wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
+// the whole KV memory
+struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
 struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; };
 // local: transport and launch thread to worker; `arrival` tells the tries of one attempt apart
 struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "actors/policy/avoidance.h"
+#include "actors/policy/kv_budget.h"
+
 namespace shoal {
 namespace {
 
@@ -22,6 +25,7 @@ struct PrefillBalancer {
     PrefillLoad load;              // its last report
     std::deque<Nanos> on_the_way;  // work sent that the report does not contain yet
     std::uint64_t sent = 0;
+    Instant avoided_until = Instant::min();
   };
 
   PartSeat seat;
@@ -38,14 +42,16 @@ struct PrefillBalancer {
   void rewire(const Rewire& message);
 
   void dispatch();
-  std::vector<PrefillInstance> instances() const;
+  std::vector<PrefillInstance> instances(const Placement& placement) const;
   void send(PlacementPtr placement, const PrefillChoice& choice);
-  void refuse(const AttemptKey& key);
+  void refuse(const Placement& placement) const;
+  void refuse_too_large(const Placement& placement) const;
+  std::int64_t blocks_at(std::size_t node, const Placement& placement) const;
 };
 
 void PrefillBalancer::place(const PlacePrefill& message) {
   if (queue.size() >= seat.node->options.prefill_queue) {
-    refuse(message.placement->key());
+    refuse(*message.placement);
     return;
   }
   queue.push_back(message.placement);
@@ -53,9 +59,9 @@ void PrefillBalancer::place(const PlacePrefill& message) {
 }
 
 // Comes back when the least loaded group would be through with what waits here.
-void PrefillBalancer::refuse(const AttemptKey& key) {
+void PrefillBalancer::refuse(const Placement& placement) const {
   std::optional<Nanos> backlog;
-  for (const PrefillInstance& instance : instances()) {
+  for (const PrefillInstance& instance : instances(placement)) {
     if (instance.alive) {
       backlog = std::min(backlog.value_or(instance.backlog), instance.backlog);
     }
@@ -65,17 +71,30 @@ void PrefillBalancer::refuse(const AttemptKey& key) {
     wait += waiting->work;
   }
   notify(seat.wiring->here().router,
-         AttemptRefused{key,
+         AttemptRefused{placement.key(),
                         Error{Code::kNoCapacity,
                               std::to_string(queue.size()) +
                                   " requests of this size wait already: come back later"},
                         std::max<Nanos>(wait, std::chrono::seconds(1))});
 }
 
+void PrefillBalancer::refuse_too_large(const Placement& placement) const {
+  notify(seat.wiring->here().router,
+         AttemptRefused{placement.key(),
+                        Error{Code::kUnavailable,
+                              "the request may need " + std::to_string(placement.blocks) +
+                                  " KV blocks, more than any prefill node that is up has: lower "
+                                  "max_tokens or shorten the prompt"},
+                        {}});
+}
+
 // Behind the request on the same path, in case it went to a group already. An attempt that this
 // part never placed may be with any group.
 void PrefillBalancer::release(const ReleaseAttempt& message) {
   if (const auto place = placed.find(message.key); place != placed.end()) {
+    if (message.failed) {
+      sites[place->second.node.value].avoided_until = seat.node->now() + kAvoided;
+    }
     if (!seat.wiring->lost(place->second)) {
       notify(seat.wiring->at(place->second.node).prefill_group, message);
     }
@@ -124,11 +143,19 @@ void PrefillBalancer::rewire(const Rewire& message) {
   dispatch();
 }
 
-std::vector<PrefillInstance> PrefillBalancer::instances() const {
+// What the group will reserve: the worst case of the whole answer where decode goes on beside it.
+std::int64_t PrefillBalancer::blocks_at(std::size_t node, const Placement& placement) const {
+  const bool stays = node == seat.wiring->self.value && seat.wiring->here().decode_group;
+  return stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
+}
+
+std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placement) const {
   std::vector<PrefillInstance> instances(sites.size());
   for (std::size_t n = 0; n < sites.size(); ++n) {
     const Site& site = sites[n];
     instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
+    instances[n].holds = site.load.blocks == 0 || blocks_at(n, placement) <= site.load.blocks;
+    instances[n].avoided = seat.node->now() < site.avoided_until;
     instances[n].backlog = site.load.backlog.work;
     for (const Nanos work : site.on_the_way) {
       instances[n].backlog += work;
@@ -141,7 +168,13 @@ std::vector<PrefillInstance> PrefillBalancer::instances() const {
 
 void PrefillBalancer::dispatch() {
   while (!queue.empty()) {
-    const auto choice = pick_prefill_instance(instances(),
+    const std::vector<PrefillInstance> now = instances(*queue.front());
+    if (fits_nowhere(now)) {
+      refuse_too_large(*queue.front());
+      queue.pop_front();
+      continue;
+    }
+    const auto choice = pick_prefill_instance(now,
                                               queue.front()->work,
                                               seat.node->options.prefill_group_queue,
                                               queue.front()->submission->request.value);

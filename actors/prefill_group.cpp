@@ -62,6 +62,7 @@ struct PrefillGroup {
   void finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed);
   void send_orders(std::uint32_t rank);
   void report();
+  std::int64_t largest_rank() const;
   void give_up(const AttemptKey& key, Error error);
   void tell_lost(const Placement& placement, Error error) const;
 };
@@ -94,6 +95,11 @@ void PrefillGroup::place(const PlacePrefill& message) {
   job.arrived = seat.node->now();
   job.deadline = placement.submission->deadline;
   job.blocks = stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
+  if (job.blocks > largest_rank()) {  // its balancer did not know yet
+    give_up(placement.key(), Error{Code::kNoCapacity, "the request is larger than the KV memory"});
+    report();
+    return;
+  }
   schedule->add(job);
   run_step();
   report();
@@ -282,11 +288,19 @@ void PrefillGroup::tell_lost(const Placement& placement, Error error) const {
   notify(seat.router_of(placement), AttemptLost{placement.key(), std::move(error), {}});
 }
 
+std::int64_t PrefillGroup::largest_rank() const {
+  std::int64_t blocks = 0;
+  for (const DevicePort& device : seat.node->devices) {
+    blocks = std::max(blocks, device.backend->arena().blocks());
+  }
+  return blocks;
+}
+
 void PrefillGroup::report() {
   const PrefillBacklog backlog = schedule->backlog();
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
-      notify(balancer, PrefillLoad{seat.wiring->self, backlog, received[n]});
+      notify(balancer, PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank()});
     }
   }
 }

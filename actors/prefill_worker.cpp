@@ -57,12 +57,9 @@ struct PrefillWorker {
   };
 
   std::map<AttemptKey, Leaving> leaving;
+  std::size_t copying = 0;  // on the device, awaited or not
 
-  bool has_work() const {
-    return running || std::any_of(leaving.begin(), leaving.end(), [](const auto& entry) {
-             return entry.second.offer == nullptr;
-           });
-  }
+  bool has_work() const { return running || copying > 0; }
 
   void rewire(const Rewire& message);
   void tick();
@@ -233,10 +230,12 @@ void PrefillWorker::copy_out(Handover handover) {
     handover.kv = nullptr;
     notify(worker, KvExported{std::move(handover), std::move(image)});
   };
+  ++copying;
   seat.node->devices[rank].launcher->copy_out(std::move(copy));
 }
 
 void PrefillWorker::exported(const KvExported& message) {
+  --copying;
   const auto entry = leaving.find(message.handover.key());
   if (entry == leaving.end()) {
     return;  // released meanwhile

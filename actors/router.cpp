@@ -35,6 +35,7 @@ struct Cause {
   bool retry = false;
   std::optional<Nanos> retry_after{};
   const Handover* handover = nullptr;
+  bool broke = false;  // whoever had it could not go on
   std::int64_t tokens = 0;
   TimelineFields fields{};  // of the timeline, beside what is above
 };
@@ -179,7 +180,7 @@ void Router::lose(const Entry& entry, Error error, bool decode_only) {
   const bool again = decode_only && can_hand_over_again(entry);
   on(entry.key(),
      again ? RequestEvent::kDecodeLost : RequestEvent::kLost,
-     {.error = std::move(error), .retry = true});
+     {.error = std::move(error), .retry = true, .broke = true});
 }
 
 void Router::lose_with_site(const Entry& entry) {
@@ -301,7 +302,7 @@ void Router::expire(const Entry& entry) {
   const Error error =
       deadline ? Error{Code::kDeadline, "the request's deadline passed while it was " + state}
                : Error{Code::kUnavailable, "the request was " + state + " for too long"};
-  on(entry.key(), RequestEvent::kTimer, {.error = error, .retry = !deadline});
+  on(entry.key(), RequestEvent::kTimer, {.error = error, .retry = !deadline, .broke = !deadline});
 }
 
 // False: the ledger has no such attempt. Work that arrives for it is dropped with the message.
@@ -434,11 +435,12 @@ void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
   }
   if ((commands & kReleasePrefill) != 0) {
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
-           ReleaseAttempt{entry.key()});
+           ReleaseAttempt{entry.key(), cause.broke && entry.state <= RequestState::kQueuedDecode});
   }
   if ((commands & kReleaseDecode) != 0) {
     entry.decode.reset();
-    notify(parts.decode_balancer, ReleaseAttempt{entry.key()});
+    notify(parts.decode_balancer,
+           ReleaseAttempt{entry.key(), cause.broke && entry.state > RequestState::kQueuedDecode});
   }
   if ((commands & kForgetDecode) != 0) {
     notify(parts.decode_balancer, DecodeLeft{{entry.key()}});

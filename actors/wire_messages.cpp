@@ -345,6 +345,7 @@ std::string encode(const PrefillLoad& message, Instant) {
     out.add_received(message.received[static_cast<std::size_t>(k)]);
   }
   out.set_work_ns(message.backlog.work.count());
+  out.set_blocks(message.blocks);
   return out.SerializeAsString();
 }
 
@@ -360,6 +361,7 @@ Result<PrefillLoad> decode(std::string_view bytes, Instant) {
   std::copy(in.received().begin(), in.received().end(), load.received.begin());
   load.backlog.work = Nanos{in.work_ns()};
   load.backlog.empty = in.work_ns() == 0;
+  load.blocks = in.blocks();
   return load;
 }
 
@@ -422,6 +424,7 @@ std::string encode(const DecodeLoad& message, Instant) {
     entry.set_others_tokens(rank.others_tokens);
     entry.set_free_blocks(rank.room.blocks);
     entry.set_free_sequences(rank.room.sequences);
+    entry.set_blocks(rank.blocks);
   }
   return out.SerializeAsString();
 }
@@ -431,8 +434,10 @@ Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
   DecodeLoad load{NodeId{in.node()}, {}, in.received()};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
-    load.ranks.push_back(
-        {rank.others(), rank.others_tokens(), {rank.free_blocks(), rank.free_sequences()}});
+    load.ranks.push_back({rank.others(),
+                          rank.others_tokens(),
+                          {rank.free_blocks(), rank.free_sequences()},
+                          rank.blocks()});
   }
   return load;
 }

@@ -19,6 +19,8 @@ struct DecodeRank {
   std::int64_t live = 0;       // answers placed there
   std::int64_t kv_tokens = 0;  // tokens they hold together
   KvRoom room;                 // not reserved by anybody
+  std::int64_t blocks = 0;     // its whole memory
+  bool avoided = false;        // its node failed a moment ago
 };
 
 struct DecodeNeed {
@@ -33,7 +35,11 @@ struct DecodeChoice {
   Nanos step{0};  // predicted step time with the answer
 };
 
-// Nothing: no rank fits now. Ties go to fewer answers, then by rendezvous: no rank is a favourite.
+// No rank that is up could ever take it, and some have said how much they hold.
+bool fits_nowhere(std::span<const DecodeRank> ranks, const DecodeNeed& need);
+
+// Nothing: no rank fits now. One that is avoided is taken only where no other could hold it. Ties
+// go to fewer answers, then by rendezvous: no rank is a favourite.
 std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
                                              const DecodeNeed& need,
                                              const CostModel& cost,

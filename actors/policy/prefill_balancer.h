@@ -22,6 +22,8 @@ struct PrefillInstance {
   bool alive = false;
   Nanos backlog{0};          // predicted work admitted or queued there, all classes, per rank
   std::int64_t waiting = 0;  // requests of this class there that are not admitted yet
+  bool holds = true;         // its KV memory is large enough for the request
+  bool avoided = false;      // it failed a moment ago
 };
 
 struct PrefillChoice {
@@ -29,7 +31,11 @@ struct PrefillChoice {
   Nanos finish{0};  // from now: its backlog plus this work
 };
 
-// Nothing: every instance is gone or has `waiting_limit` requests of the class ahead of admission.
+// No instance that is up has KV memory for the request.
+bool fits_nowhere(std::span<const PrefillInstance> instances);
+
+// Nothing: every instance that can hold it is gone or has `waiting_limit` requests of the class
+// ahead of admission. One that is avoided is taken only where there is no other.
 // Ties go by rendezvous of the request `tie`: no instance is a favourite.
 std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
                                                    Nanos work,

@@ -82,3 +82,26 @@ TEST_CASE("no decode rank is overfilled and the chosen step is the least, whatev
     }
   }
 }
+
+TEST_CASE("a rank whose node failed a moment ago is taken only where no other could hold it") {
+  const DecodeRank idle_but_failed{true, 0, 0, 0, {9, 9}, 9, true};
+  const DecodeRank busy{true, 0, 5, 50'000, {9, 9}, 9, false};
+  const DecodeNeed need{.device = {}, .blocks = 3, .tokens = 100};
+  const CostModel cost(CostCoefficients{});
+  const std::vector<DecodeRank> both{idle_but_failed, busy};
+  CHECK(pick_decode_rank(both, need, cost, 8)->rank == 1);
+  const std::vector<DecodeRank> alone{idle_but_failed};
+  CHECK(pick_decode_rank(alone, need, cost, 8)->rank == 0);
+  const DecodeRank small{true, 0, 0, 0, {2, 9}, 2, false};
+  const std::vector<DecodeRank> with_small{idle_but_failed, small};
+  CHECK(pick_decode_rank(with_small, need, cost, 8)->rank == 0);
+}
+
+TEST_CASE("an answer that no rank could ever hold is told from one that waits for room") {
+  const DecodeNeed need{.device = {}, .blocks = 3, .tokens = 100};
+  const std::vector<DecodeRank> full{{true, 0, 0, 0, {0, 0}, 9}};
+  CHECK_FALSE(fits_nowhere(full, need));
+  const std::vector<DecodeRank> small{{true, 0, 0, 0, {2, 9}, 2}, {false, 0, 0, 0, {9, 9}, 9}};
+  CHECK(fits_nowhere(small, need));
+  CHECK_FALSE(fits_nowhere({}, need));
+}

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <doctest/doctest.h>
+#include <vector>
 
 using namespace shoal;
 using std::chrono::milliseconds;
@@ -48,4 +49,20 @@ TEST_CASE("no instance is a favourite among equals, and a request always gets th
   for (const int count : taken) {
     CHECK(count > kRequests / 3 - 150);  // five deviations of a fair draw: 5 * sqrt(3000 * 2/9)
   }
+}
+
+TEST_CASE("an instance that failed a moment ago is taken only where there is no other") {
+  const PrefillInstance failed{.alive = true, .backlog = Nanos{0}, .avoided = true};
+  const PrefillInstance busy{.alive = true, .backlog = Nanos{1'000'000'000}};
+  CHECK(pick_prefill_instance(std::vector{failed, busy}, Nanos{1}, 4)->instance == 1);
+  CHECK(pick_prefill_instance(std::vector{failed}, Nanos{1}, 4)->instance == 0);
+}
+
+TEST_CASE("a request goes where its KV fits, and nowhere when no instance has the memory") {
+  const PrefillInstance small{.alive = true, .holds = false};
+  const PrefillInstance busy{.alive = true, .backlog = Nanos{1'000'000'000}};
+  CHECK(pick_prefill_instance(std::vector{small, busy}, Nanos{1}, 4)->instance == 1);
+  CHECK(fits_nowhere(std::vector{small}));
+  CHECK_FALSE(fits_nowhere(std::vector{small, busy}));
+  CHECK_FALSE(fits_nowhere({}));
 }
