@@ -22,6 +22,7 @@ constexpr Row kRows[] = {
     {"stopped_by_string", "request.finished", {"event=stopped"}},
     {"superseded", "request.cancelled", {"event=superseded"}},
     {"client_left", "request.cancelled", {"event=client_left"}},
+    {"handed_over_again", "request.queued_decode", {"event=decode_lost"}},
     {"second_attempt", "request.received", {"attempt=2"}},
     {"third_attempt", "request.received", {"attempt=3"}},
     {"expired_received", "request.expired", {"deadline passed while it was received"}},
