@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/transport/waits.h"
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 
 namespace shoal::testing {
 

@@ -6,7 +6,7 @@
 
 #include "tests/transport/raw_socket.h"
 #include "tests/transport/two_nodes.h"
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 #include "transport/registry.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <sys/stat.h>
 
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 #include "transport/file_descriptor.h"
 
 namespace shoal::transport {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 #include "transport/memory/fabric_state.h"
 
 namespace shoal::transport {

@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <utility>
 
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 
 namespace shoal::transport {
 namespace {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 
 namespace shoal::transport {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "schemas/check.h"
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 
 namespace shoal::transport {
 namespace {

@@ -1,10 +1,10 @@
 // CRC-32C through ISA-L, in pieces that its int length can hold.
-#include "transport/checksum.h"
+#include "schemas/checksum.h"
 
 #include <algorithm>
 #include <isa-l/crc.h>
 
-namespace shoal::transport {
+namespace shoal {
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) {
   constexpr std::size_t kPiece = std::size_t{1} << 30;
@@ -17,4 +17,4 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) {
   return ~crc;
 }
 
-}  // namespace shoal::transport
+}  // namespace shoal

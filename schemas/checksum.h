@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-namespace shoal::transport {
+namespace shoal {
 
 // Continues `previous`: crc32c(b, crc32c(a)) is the checksum of a followed by b.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 
-}  // namespace shoal::transport
+}  // namespace shoal
