@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/kv_reuse.h"
 
 namespace shoal {
 namespace {

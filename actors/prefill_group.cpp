@@ -82,7 +82,8 @@ void PrefillGroup::place(const PlacePrefill& message) {
   // A pointer to KV memory passes through the router, so that must be in this process too.
   const bool stays =
       static_cast<bool>(seat.wiring->here().decode_group) && placement.router == seat.wiring->self;
-  if (!held.try_emplace(placement.key(), Held{message.placement, nullptr, 0, stays}).second) {
+  const Position start = placement.span.start;
+  if (!held.try_emplace(placement.key(), Held{message.placement, nullptr, start, stays}).second) {
     report();  // placed twice: somebody's mistake, which must not bring the group down
     return;
   }
@@ -94,6 +95,7 @@ void PrefillGroup::place(const PlacePrefill& message) {
   job.work = placement.work;
   job.arrived = seat.node->now();
   job.deadline = placement.submission->deadline;
+  job.done = start;
   job.blocks = stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
   if (job.blocks > largest_rank()) {  // its balancer did not know yet
     give_up(placement.key(), Error{Code::kNoCapacity, "the request is larger than the KV memory"});

@@ -99,7 +99,7 @@ void PrefillWorker::step(PrefillStep& message) {
   for (const PrefillOrder& order : running->orders) {
     launch.plan.runs.push_back(row_run(order));
     leases.push_back(order.kv);
-    if (order.done == 0) {
+    if (order.done == order.placement->span.start) {
       launch.fresh.push_back(order.kv->sequence());
     }
     seat.node->metrics.prefill_rows += order.rows;
@@ -118,16 +118,25 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   kernels::RowRun run;
   run.sequence = order.kv->sequence();
   run.first = rows.first;
+  const auto token = [&placement, &submission](Position p) {
+    return p < placement.span.prompt
+               ? (*submission.prompt)[static_cast<std::size_t>(p)]
+               : submission.forced[static_cast<std::size_t>(p - placement.span.prompt)];
+  };
   for (Position p = rows.first; p < rows.first + rows.count; ++p) {
-    const bool in_prompt = p < placement.span.prompt;
-    run.tokens.push_back(
-        in_prompt ? (*submission.prompt)[static_cast<std::size_t>(p)]
-                  : submission.forced[static_cast<std::size_t>(p - placement.span.prompt)]);
+    run.tokens.push_back(token(p));
+  }
+  for (Position p = std::max<Position>(0, rows.first - kernels::kHistoryTokens);
+       rows.begins && p < rows.first;
+       ++p) {
+    run.history.push_back(token(p));
   }
   run.stack = rows.encoder_only ? kernels::Stack::kEncoder : kernels::Stack::kAll;
   run.finishes_prompt = rows.finishes_prompt;
-  run.encoder_floor = placement.basis.replay_floor;
-  run.decoder_floor = placement.basis.tail_start;
+  run.writes_from = placement.span.hit;
+  const Position start = placement.span.start;
+  run.encoder_floor = rows.rebuilds_windows ? start : placement.basis.replay_floor;
+  run.decoder_floor = rows.rebuilds_windows ? start : placement.basis.tail_start;
   run.blocks = order.kv->table(rows.first + rows.count);
   run.sample = rows.samples;
   if (rows.samples) {

@@ -33,7 +33,8 @@ struct ModelShape {
   std::int64_t sequence_bytes = 0;  // per-sequence state: rings, open pair, kept rows
   TokenId bos = 0;
   TokenId eos = 1;
-  std::string numeric_id;  // equal ids give equal bits
+  std::string numeric_id;    // equal ids give equal bits
+  std::string block_layout;  // the bytes of a block in words: equal texts, equal bytes
 };
 
 // How one row's token is chosen (design 4.10). Plain values, so that a token depends on (request,
@@ -57,6 +58,9 @@ enum class Stack : std::uint8_t {
 
 enum class WantLogits : std::uint8_t { kNone, kLast, kAll };
 
+// Tokens before a row that it may depend on besides the KV (Engram's n-grams).
+inline constexpr Position kHistoryTokens = 3;
+
 // A run of consecutive rows of one sequence; at most one per sequence and step. Plain data.
 struct RowRun {
   SequenceId sequence;
@@ -64,8 +68,8 @@ struct RowRun {
   std::vector<TokenId> tokens;  // one per row; empty: one row whose token was sampled by run
                                 // `previous` of the queue's last step
   std::int32_t previous = -1;
-  std::vector<TokenId> history;  // up to three tokens before `first`, needed once when a sequence
-                                 // starts at first > 0
+  std::vector<TokenId> history;  // up to kHistoryTokens tokens before `first`, needed once when a
+                                 // sequence starts at first > 0, behind blocks that were loaded
   std::vector<std::uint8_t>
       image;  // empty, or one flag per row: rows of an image span (no Engram, own routing bias)
   std::vector<Bf16> features;  // [flagged rows][dim], in the place of their embeddings
@@ -143,6 +147,11 @@ class Backend {
   virtual Result<void> import_sequence(SequenceId id,
                                        std::span<const BlockId> blocks,
                                        std::span<const std::byte> image) = 0;
+
+  // The bytes of a whole block (shape().block_bytes), for a store that outlives the device. The
+  // block is taken, and no running step writes it.
+  virtual void read_block(BlockId id, std::span<std::byte> out) = 0;
+  virtual void write_block(BlockId id, std::span<const std::byte> bytes) = 0;
 
   // Checks the plan; kInvalid names the run and what is wrong. The plan's slots and blocks must
   // stay taken until the step ends.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <sys/mman.h>
 
 #include "kernels/formats.h"
@@ -32,6 +33,15 @@ const SourceLayout& KvLayout::of(int layer) const {
   return *it;
 }
 
+std::string block_layout(const KvLayout& layout) {
+  std::string out = "main " + std::to_string(layout.main_row) + " B, index " +
+                    std::to_string(layout.index_row) + " B, sources";
+  for (const SourceLayout& source : layout.sources) {
+    out += " " + std::to_string(source.layer) + "/" + std::to_string(source.ratio);
+  }
+  return out;
+}
+
 void KvArena::Unmap::operator()(std::byte* memory) const {
   ::munmap(memory, bytes);
 }
@@ -54,6 +64,16 @@ KvArena::KvArena(const ModelConfig& config, std::int64_t blocks, std::int64_t se
   for (std::int64_t s = sequences; s-- > 0;) {
     free_sequences_.push_back(SequenceId{static_cast<std::uint32_t>(s)});
   }
+}
+
+void KvArena::read(BlockId id, std::span<std::byte> out) const {
+  CHECK(static_cast<std::int64_t>(out.size()) == layout_.block_bytes);
+  std::memcpy(out.data(), block(id), out.size());
+}
+
+void KvArena::write(BlockId id, std::span<const std::byte> bytes) {
+  CHECK(static_cast<std::int64_t>(bytes.size()) == layout_.block_bytes);
+  std::memcpy(block(id), bytes.data(), bytes.size());
 }
 
 std::optional<std::vector<BlockId>> KvArena::take_blocks(std::int64_t count) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/model/config.h"
@@ -39,6 +40,9 @@ struct KvLayout {
   const SourceLayout& of(int layer) const;
 };
 
+// In words: equal texts, equal bytes.
+std::string block_layout(const KvLayout& layout);
+
 class KvArena {
  public:
   KvArena(const ModelConfig& config, std::int64_t blocks, std::int64_t sequences);
@@ -52,6 +56,9 @@ class KvArena {
   const std::byte* block(BlockId id) const {
     return memory_.get() + static_cast<std::int64_t>(id.value) * layout_.block_bytes;
   }
+
+  void read(BlockId id, std::span<std::byte> out) const;
+  void write(BlockId id, std::span<const std::byte> bytes);
 
   // All or nothing.
   std::optional<std::vector<BlockId>> take_blocks(std::int64_t count);

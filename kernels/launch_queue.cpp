@@ -14,14 +14,7 @@ StepYield LaunchedStep::advance(Backend& backend) {
   // A backend may still throw from below (out of memory): that ends the step, not the thread.
   try {
     if (step_ == nullptr) {
-      for (const SequenceId id : launch_.fresh) {
-        backend.reset_sequence(id);
-      }
-      for (const RowRun& run : launch_.plan.runs) {
-        if (run.finishes_prompt) {
-          ended_prompts_.push_back(run.sequence);
-        }
-      }
+      prepare(backend);
       auto step = backend.begin(std::move(launch_.plan));
       if (!step) {
         refused_ = std::move(step).error();
@@ -36,6 +29,30 @@ StepYield LaunchedStep::advance(Backend& backend) {
   }
 }
 
+void LaunchedStep::prepare(Backend& backend) {
+  for (const SequenceId id : launch_.fresh) {
+    backend.reset_sequence(id);
+  }
+  for (const BlockLoad& load : launch_.loads) {
+    backend.write_block(load.block, *load.bytes);
+  }
+  for (const RowRun& run : launch_.plan.runs) {
+    if (run.finishes_prompt) {
+      ended_prompts_.push_back(run.sequence);
+    }
+  }
+}
+
+std::vector<BlockBytes> LaunchedStep::save(Backend& backend) const {
+  std::vector<BlockBytes> saved;
+  for (const BlockId block : launch_.saves) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(backend.shape().block_bytes));
+    backend.read_block(block, bytes);
+    saved.push_back(std::make_shared<const std::vector<std::byte>>(std::move(bytes)));
+  }
+  return saved;
+}
+
 void LaunchedStep::finish(Backend& backend, Nanos compute) {
   if (refused_) {
     launch_.done({tl::unexpected(std::move(*refused_)), compute});
@@ -46,7 +63,7 @@ void LaunchedStep::finish(Backend& backend, Nanos compute) {
   for (const SequenceId id : ended_prompts_) {
     backend.end_prefill(id);
   }
-  launch_.done({std::move(result), compute});
+  launch_.done({std::move(result), compute, save(backend)});
 }
 
 namespace {

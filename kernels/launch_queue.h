@@ -25,14 +25,25 @@
 
 namespace shoal::kernels {
 
+using BlockBytes = std::shared_ptr<const std::vector<std::byte>>;
+
 struct CompletedStep {
   Result<StepResult> result;
-  Nanos compute{0};  // on the device, waiting excluded
+  Nanos compute{0};                 // on the device, waiting excluded
+  std::vector<BlockBytes> saved{};  // one per Launch::saves
+};
+
+// Bytes of Backend::read_block that become a block again.
+struct BlockLoad {
+  BlockId block;
+  BlockBytes bytes;
 };
 
 struct Launch {
   StepPlan plan;
-  std::vector<SequenceId> fresh;  // slots to reset before the step: their first rows run in it
+  std::vector<SequenceId> fresh;   // slots to reset before the step: their first rows run in it
+  std::vector<BlockLoad> loads{};  // written before the step, which reads them
+  std::vector<BlockId> saves{};    // complete with the step, and read after it
   // Called once, on the launch thread, must not block. Dropped uncalled when the queue stops first.
   std::function<void(CompletedStep)> done;
 };
@@ -88,6 +99,9 @@ class LaunchedStep {
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
  private:
+  void prepare(Backend& backend);
+  std::vector<BlockBytes> save(Backend& backend) const;
+
   Launch launch_;
   std::unique_ptr<Step> step_;
   std::optional<Error> refused_;

@@ -16,6 +16,8 @@ struct PrefillSpan {
   Position total =
       0;  // prompt plus forced tokens; the token sampled at the end is at this position
   BasisMode mode = BasisMode::kBounded;
+  Position hit = 0;    // H: the KV below is loaded
+  Position start = 0;  // first row that runs, see kv_reuse.h
 };
 
 struct PrefillRows {
@@ -24,10 +26,10 @@ struct PrefillRows {
   bool encoder_only = false;     // else every layer
   bool finishes_prompt = false;  // the decoder half runs on the kept rows
   bool samples = false;          // the last row's logits give the next token
+  bool begins = false;           // the sequence starts with these rows
+  // Exact rows below the hit see nothing before `start`; those behind it need nothing there.
+  bool rebuilds_windows = false;
 };
-
-// The basis of a request at its first placement, nothing loaded.
-Basis first_basis(BasisMode mode, Position prompt, Position window);
 
 // Where the next chunk must end at the latest: stacks never mix within a chunk.
 Position chunk_border(const PrefillSpan& span, Position done);

@@ -44,6 +44,7 @@ ModelShape model_shape(const ModelConfig& c, std::string numeric_id) {
   shape.bos = c.bos;
   shape.eos = c.eos;
   shape.numeric_id = std::move(numeric_id);
+  shape.block_layout = block_layout(KvLayout(c));
   return shape;
 }
 

@@ -47,6 +47,13 @@ class ModelBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+
+  void read_block(BlockId id, std::span<std::byte> out) override { arena_.read(id, out); }
+
+  void write_block(BlockId id, std::span<const std::byte> bytes) override {
+    arena_.write(id, bytes);
+  }
+
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
   StepYield advance(Step& step) override;
   Exchange& exchange(Step& step) override;

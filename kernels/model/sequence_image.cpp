@@ -146,16 +146,10 @@ bool prompt_finished(const SequencePlace& from, Position tokens) {
 }  // namespace
 
 std::string image_layout(const ModelConfig& config, const KvLayout& layout) {
-  std::string out = std::to_string(config.layers) + " layers, window " +
-                    std::to_string(config.window) + " x " +
-                    std::to_string(window_row_bytes(config.head_dim)) + " B, dim " +
-                    std::to_string(config.head_dim) + ", vocabulary " +
-                    std::to_string(config.vocab) + ", main " + std::to_string(layout.main_row) +
-                    " B, index " + std::to_string(layout.index_row) + " B, sources";
-  for (const SourceLayout& source : layout.sources) {
-    out += " " + std::to_string(source.layer) + "/" + std::to_string(source.ratio);
-  }
-  return out;
+  return std::to_string(config.layers) + " layers, window " + std::to_string(config.window) +
+         " x " + std::to_string(window_row_bytes(config.head_dim)) + " B, dim " +
+         std::to_string(config.head_dim) + ", vocabulary " + std::to_string(config.vocab) + ", " +
+         block_layout(layout);
 }
 
 Result<void> write_sequence(const SequencePlace& from, Position tokens, KvImageWriter& out) {

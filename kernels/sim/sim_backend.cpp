@@ -123,6 +123,7 @@ ModelShape sim_shape(const SimModel& model) {
   shape.bos = model.bos;
   shape.eos = model.eos;
   shape.numeric_id = "sim";
+  shape.block_layout = "rows of " + std::to_string(kRowBytes) + " B";
   return shape;
 }
 
@@ -201,6 +202,7 @@ Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
   for (RowRun& planned : plan.runs) {
     TRY(const RowRun run, resolve(std::move(planned), plan.queue));
     Sequence& sequence = sequences_.at(run.sequence.value);
+    adopt(run, sequence);
     TRY_VOID(check(run, sequence));
     write(run, sequence);
     step->result.runs.push_back(draw(run));
@@ -222,6 +224,16 @@ Result<RowRun> SimBackend::resolve(RowRun run, Queue queue) const {
   }
   run.tokens = {last[slot].token};
   return run;
+}
+
+// A sequence that starts behind loaded blocks.
+void SimBackend::adopt(const RowRun& run, Sequence& sequence) {
+  const bool starts = sequence.tokens() == 0 && !run.history.empty();
+  if (starts && check_block_table(arena_, run.blocks, run.first)) {
+    for (Position p = 0; p < run.first; ++p) {
+      sequence.hashes.push_back(read(run.blocks, p));
+    }
+  }
 }
 
 Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) const {
@@ -255,6 +267,10 @@ Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence)
 void SimBackend::write(const RowRun& run, Sequence& sequence) {
   for (const TokenId token : run.tokens) {
     const Position position = sequence.tokens();
+    if (position < run.writes_from) {
+      sequence.hashes.push_back(read(run.blocks, position));
+      continue;
+    }
     const std::uint64_t hash = after_token(read(run.blocks, position - 1), token);
     std::memcpy(row(run.blocks, position), &hash, sizeof hash);
     sequence.hashes.push_back(hash);

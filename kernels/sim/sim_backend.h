@@ -4,7 +4,8 @@
 //
 // The KV memory is real: each row of a block holds the hash of all tokens up to it. Rows are
 // chained to, and tokens drawn from, the hash that is read back from the row before; a step that
-// finds another hash than it wrote below its first row is refused with kCorrupt.
+// finds another hash than it wrote below its first row is refused with kCorrupt. Behind loaded
+// blocks it takes their rows for its own, as a model would: a foreign one changes all that follows.
 #pragma once
 
 #include <array>
@@ -86,6 +87,13 @@ class SimBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+
+  void read_block(BlockId id, std::span<std::byte> out) override { arena_.read(id, out); }
+
+  void write_block(BlockId id, std::span<const std::byte> bytes) override {
+    arena_.write(id, bytes);
+  }
+
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
   StepYield advance(Step& step) override;
   Exchange& exchange(Step& step) override;
@@ -110,6 +118,7 @@ class SimBackend final : public Backend {
   Result<void> check_rows(const RowRun& run, const Sequence& sequence) const;
   std::byte* row(std::span<const BlockId> blocks, Position position);
   std::uint64_t read(std::span<const BlockId> blocks, Position position);
+  void adopt(const RowRun& run, Sequence& sequence);
   void write(const RowRun& run, Sequence& sequence);
   Result<RowRun> resolve(RowRun run, Queue queue) const;
   RunResult draw(const RowRun& run);

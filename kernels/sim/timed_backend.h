@@ -42,6 +42,13 @@ class TimedBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+
+  void read_block(BlockId id, std::span<std::byte> out) override { backend_.read_block(id, out); }
+
+  void write_block(BlockId id, std::span<const std::byte> bytes) override {
+    backend_.write_block(id, bytes);
+  }
+
   Result<std::unique_ptr<Step>> begin(StepPlan plan) override;
   StepYield advance(Step& step) override;
   Exchange& exchange(Step& step) override;

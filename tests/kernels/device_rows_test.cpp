@@ -280,4 +280,43 @@ TEST_CASE("every device refuses a run that does not follow what its sequence hol
   });
 }
 
+TEST_CASE("every device goes on behind blocks read from another as if it had computed them") {
+  for_each_device([](std::string_view name) {
+    DeviceUnderTest first(name);
+    DeviceUnderTest second(name);
+    const std::vector<TokenId> tokens = prompt(1000, 5);
+    Sequence cold = first.open(1010);
+    const std::vector<TokenId> expected = first.answer(cold, tokens, 6);
+
+    const ModelShape& shape = second.backend().shape();
+    const Position hit = 7 * kBlockTokens;
+    const Position start = hit - shape.layers * shape.window;
+    REQUIRE(start > 0);
+    Sequence warm = second.open(1010);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(shape.block_bytes));
+    for (std::size_t b = 0; b < static_cast<std::size_t>(hit / kBlockTokens); ++b) {
+      first.backend().read_block(cold.blocks[b], bytes);
+      second.backend().write_block(warm.blocks[b], bytes);
+    }
+    warm.length = start;
+    RowRun replay = DeviceUnderTest::run(warm, {tokens.begin() + start, tokens.begin() + hit});
+    replay.history.assign(tokens.begin() + start - 3, tokens.begin() + start);
+    replay.writes_from = hit;
+    replay.encoder_floor = start;
+    replay.decoder_floor = start;
+    replay.sample = false;
+    const auto replayed = second.step({replay});
+    REQUIRE_MESSAGE(replayed.has_value(), replayed.error().message);
+    warm.length = hit;
+    CHECK(second.answer(warm, {tokens.begin() + hit, tokens.end()}, 6) == expected);
+
+    std::vector<std::byte> loaded(bytes.size());
+    for (std::size_t b = 0; b < static_cast<std::size_t>(hit / kBlockTokens); ++b) {
+      first.backend().read_block(cold.blocks[b], bytes);
+      second.backend().read_block(warm.blocks[b], loaded);
+      CHECK(loaded == bytes);
+    }
+  });
+}
+
 }  // namespace shoal::kernels

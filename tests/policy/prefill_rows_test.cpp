@@ -6,12 +6,6 @@
 
 using namespace shoal;
 
-TEST_CASE("a bounded request's decoder half starts one window before the prompt's end") {
-  CHECK(first_basis(BasisMode::kBounded, 300, 128).tail_start == 172);
-  CHECK(first_basis(BasisMode::kBounded, 100, 128).tail_start == 0);
-  CHECK(first_basis(BasisMode::kExact, 300, 128).tail_start == 0);
-}
-
 TEST_CASE("a bounded prompt runs the encoder half, finishes once, and samples") {
   const PrefillSpan span{.prompt = 300, .total = 300, .mode = BasisMode::kBounded};
   const PrefillRows first = prefill_rows(span, 0, 256);
@@ -28,6 +22,26 @@ TEST_CASE("tokens the client already has follow a bounded prompt as decode rows"
   CHECK(chunk_border(span, 300) == 310);
   const PrefillRows forced = prefill_rows(span, 300, 10);
   CHECK((!forced.encoder_only && !forced.finishes_prompt && forced.samples));
+}
+
+TEST_CASE("behind an exact hit the windows are rebuilt first, and nothing below it counts after") {
+  const PrefillSpan span{
+      .prompt = 1000, .total = 1010, .mode = BasisMode::kExact, .hit = 896, .start = 128};
+  CHECK(chunk_border(span, 128) == 896);
+  CHECK(chunk_border(span, 896) == 1010);
+  const PrefillRows rebuilt = prefill_rows(span, 128, 768);
+  CHECK((rebuilt.begins && rebuilt.rebuilds_windows && !rebuilt.samples));
+  const PrefillRows rest = prefill_rows(span, 896, 114);
+  CHECK((!rest.begins && !rest.rebuilds_windows && rest.samples));
+}
+
+TEST_CASE("a bounded hit is replayed with the rest of the prompt") {
+  const PrefillSpan span{
+      .prompt = 1000, .total = 1000, .mode = BasisMode::kBounded, .hit = 896, .start = 768};
+  CHECK(chunk_border(span, 768) == 1000);
+  const PrefillRows rows = prefill_rows(span, 768, 232);
+  CHECK((rows.begins && rows.encoder_only && rows.finishes_prompt && rows.samples));
+  CHECK_FALSE(rows.rebuilds_windows);
 }
 
 TEST_CASE("an exact prompt runs every layer and its chunks may cross into forced tokens") {

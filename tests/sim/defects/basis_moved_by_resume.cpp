@@ -1,5 +1,5 @@
 // A later attempt counts what was sent as prompt, so its decoder half begins at another position.
-#include "actors/policy/prefill_rows.h"
+#include "actors/policy/kv_reuse.h"
 #include "tests/sim/defects/resubmission.h"
 
 namespace shoal::sim {
