@@ -32,7 +32,9 @@
 namespace shoal::transport {
 
 struct BlockStoreLimits {
-  Bytes bytes{std::int64_t{16} << 30};     // of everything stored by this process
+  // Of all that is on the medium, whoever wrote it: visible blocks are less (row `file`: 70 %), and
+  // a segment more may be there for a moment.
+  Bytes bytes{std::int64_t{16} << 30};
   std::int64_t blocks = 10'000'000;        // in the index; beyond, the least valuable is forgotten
   Bytes queued{std::int64_t{256} << 20};   // puts that are not durable yet; beyond: kNoCapacity
   Bytes loading{std::int64_t{256} << 20};  // gets that are not called back yet; beyond they wait
@@ -55,14 +57,16 @@ class BlockStore {
   // From memory, at once.
   virtual std::optional<BlockInfo> find(const BlockKey& key) const = 0;
 
-  // Records from make_kv_record. A key that is visible already is acknowledged without another
-  // write, unless the new record is exact and the old one is bounded: then it takes its place.
+  // Records from make_kv_record; kDeadline when the medium does not take them in half a minute. A
+  // key that is visible already is acknowledged without another write, unless the new record is
+  // exact and the old one is bounded: then it takes its place.
   virtual void put(std::vector<std::vector<std::byte>> records, Stored done) = 0;
 
   virtual void get(std::vector<KvWanted> wanted, Instant deadline, Got done) = 0;
 
-  // Used just now: its lifetime, and that of all blocks before it, begins anew.
-  virtual void touch(const BlockKey& leaf) = 0;
+  // Used just now: its lifetime, and that of all blocks before it, begins anew. `turn`: blocks that
+  // its sequence is about to write behind it; 0: not known.
+  virtual void touch(const BlockKey& leaf, std::uint32_t turn) = 0;
 
   // Forgets a block; its bytes come back when the store cleans up. False: it was not there.
   virtual bool drop(const BlockKey& key) = 0;
@@ -85,6 +89,9 @@ class BlockStore {
     std::int64_t evicted = 0;
     std::int64_t failed = 0;  // operations that the medium refused
     bool writable = true;     // false: it refuses writes (full, read-only, away); reads go on
+    // It still reads what is there: gets of unknown blocks wait for that, and what was dropped may
+    // be there once more until then.
+    bool opening = false;
   };
 
   virtual Use use() const = 0;
