@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "transport/embedded/embedded_store.h"
+#include "transport/file_store/file_store.h"
+#include "transport/memory/memory_blocks.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace shoal::transport {
@@ -24,6 +26,18 @@ Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
   }
   return fail(Code::kMisconfigured,
               "no cluster store '" + std::string(name) + "'; there is: embedded");
+}
+
+Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
+                                                     BlockStoreParams params) {
+  if (name == "file") {
+    return open_file_store(std::move(params));
+  }
+  if (name == "memory") {
+    return make_memory_blocks(std::move(params));
+  }
+  return fail(Code::kMisconfigured,
+              "no block store '" + std::string(name) + "'; there are: file, memory");
 }
 
 }  // namespace shoal::transport

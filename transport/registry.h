@@ -1,10 +1,11 @@
-// Opens rows of the transport and of the cluster store by name.
+// Opens rows of the transport, the cluster store and the block store by name.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <string_view>
 
+#include "transport/block_store_params.h"
 #include "transport/cluster_store.h"
 #include "transport/params.h"
 
@@ -17,5 +18,10 @@ Result<std::unique_ptr<Transport>> open_transport(std::string_view name, Transpo
 Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
                                                          const std::filesystem::path& directory,
                                                          Clock now);
+
+// "file", "memory". kMisconfigured: no such row, or the directory cannot be had or is not a store
+// of this version; kUnavailable: the directory does not answer.
+Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
+                                                     BlockStoreParams params);
 
 }  // namespace shoal::transport

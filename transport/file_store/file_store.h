@@ -1,0 +1,37 @@
+// The row `file`: segments in a directory that several processes share, on a local disk or any
+// shared POSIX mount. Each writes segments of its own, all read all.
+//
+// Durable: written and fdatasynced, then its index entry, too. Only then it is visible here and
+// acknowledged; others see it within two seconds. A mount that hangs holds the threads of this
+// store (readers + 2), never an operation beyond its deadline; stop() leaves such threads behind.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/block_store_params.h"
+#include "transport/file_store/file_io.h"
+#include "transport/file_store/lanes.h"
+
+namespace shoal::transport {
+
+inline constexpr char kVersionFile[] = "shoal-kv";
+
+// kMisconfigured: the directory cannot be had, or holds a store of another version; kUnavailable:
+// it does not answer, or has no io_uring where that is asked for.
+Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params);
+
+// Files of a directory, the way `params` say.
+Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params);
+
+// kMisconfigured: the directory holds no store, or one of another version. `where` names it.
+Result<void> check_version(FileIo& io, const std::string& where);
+
+// The same store over other files: on threads of its own, or, with a scheduler and lanes, on those.
+std::unique_ptr<BlockStore> make_file_store(BlockStoreParams params, std::shared_ptr<FileIo> io);
+std::unique_ptr<BlockStore> make_file_store(BlockStoreParams params,
+                                            std::shared_ptr<FileIo> io,
+                                            Scheduler scheduler,
+                                            RunInLane lanes);
+
+}  // namespace shoal::transport

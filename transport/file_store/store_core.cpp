@@ -1,0 +1,102 @@
+// Every function that waits somewhere holds the core alive, and none runs once it is stopped.
+#include "transport/file_store/store_core.h"
+
+#include <algorithm>
+
+namespace shoal::transport {
+namespace {
+
+constexpr std::int64_t kSegmentLeast = std::int64_t{1} << 20;
+constexpr std::int64_t kSegmentMost = std::int64_t{256} << 20;
+// A medium that refused is asked again after this.
+constexpr std::chrono::seconds kRetry(1);
+
+}  // namespace
+
+StoreCore::StoreCore(BlockStoreParams params,
+                     std::shared_ptr<FileIo> io,
+                     Scheduler scheduler,
+                     RunInLane lanes)
+    : params(std::move(params)),
+      io(std::move(io)),
+      scheduler(std::move(scheduler)),
+      catalog(this->params),
+      gets(*this),
+      puts(*this),
+      tidying(*this),
+      lanes_(std::move(lanes)) {}
+
+void StoreCore::run(Lane lane, std::function<void(StoreCore&)> work) {
+  lanes_(lane, [core = shared_from_this(), work = std::move(work)] {
+    if (!core->is_stopped()) {
+      work(*core);
+    }
+  });
+}
+
+void StoreCore::post(std::function<void(StoreCore&)> next, Nanos delay) {
+  const std::lock_guard lock(posting_);
+  if (stopped_) {
+    return;
+  }
+  scheduler.defer(delay, [core = shared_from_this(), next = std::move(next)] {
+    if (!core->is_stopped()) {
+      next(*core);
+    }
+  });
+}
+
+void StoreCore::stop() {
+  // Under both: no operation is added, and nothing is posted, after this.
+  const std::scoped_lock lock(mutex, posting_);
+  stopped_ = true;
+}
+
+void StoreCore::fail_pending() {
+  gets.fail_all();
+  puts.fail_all();
+}
+
+void StoreCore::write_failed(const Error& error) {
+  counts.failed += 1;
+  counts.writable = false;
+  last_error_ = error;
+  write_again_ = scheduler.now() + kRetry;
+}
+
+void StoreCore::write_done() {
+  counts.writable = true;
+}
+
+bool StoreCore::may_write() const {
+  return counts.writable || scheduler.now() >= write_again_;
+}
+
+tl::unexpected<Error> StoreCore::refusal() const {
+  return fail(last_error_.code,
+              last_error_.message + "; nothing is stored until that is put right, reads go on");
+}
+
+std::int64_t StoreCore::full_segment() const {
+  return std::clamp(params.limits.bytes.value / 16, kSegmentLeast, kSegmentMost);
+}
+
+BlockStore::Use StoreCore::use() const {
+  BlockStore::Use use = counts;
+  use.blocks = catalog.blocks();
+  use.bytes = catalog.bytes();
+  use.garbage = catalog.medium() - catalog.bytes();
+  use.queued = Bytes(puts.queued());
+  use.index = catalog.memory();
+  use.opening = is_opening;
+  return use;
+}
+
+void make(Calls& calls) {
+  for (const auto& call : calls) {
+    call();
+  }
+  calls.clear();
+}
+
+}  // namespace shoal::transport

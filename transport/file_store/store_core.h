@@ -1,0 +1,81 @@
+// What the parts of a file store share, and how they call each other.
+//
+// One loop (the scheduler) runs everything that decides and all callbacks; lanes run what blocks
+// and post their results back to it. One mutex guards all state: calls come from any thread.
+// Nothing blocks and nothing calls back while it is held.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/block_store_params.h"
+#include "transport/file_store/catalog.h"
+#include "transport/file_store/file_io.h"
+#include "transport/file_store/gets.h"
+#include "transport/file_store/lanes.h"
+#include "transport/file_store/puts.h"
+#include "transport/file_store/tidying.h"
+#include "transport/scheduler.h"
+
+namespace shoal::transport {
+
+class StoreCore : public std::enable_shared_from_this<StoreCore> {
+ public:
+  StoreCore(BlockStoreParams params,
+            std::shared_ptr<FileIo> io,
+            Scheduler scheduler,
+            RunInLane lanes);
+
+  // Runs `work` in a lane, unless the store stops before.
+  void run(Lane lane, std::function<void(StoreCore&)> work);
+  // Runs `next` on the loop, `delay` from now, unless the store stops before.
+  void post(std::function<void(StoreCore&)> next, Nanos delay = Nanos(0));
+
+  bool is_stopped() const { return stopped_; }
+
+  // From here on nothing is begun any more. What is pending stays so until fail_pending().
+  void stop();
+  // Once the loop does not run any more, on whichever thread calls.
+  void fail_pending();
+
+  // The rest under the mutex, but for what does not change.
+
+  // What the medium said last, and when it may be asked to write again.
+  void write_failed(const Error& error);
+  void write_done();
+  bool may_write() const;
+
+  tl::unexpected<Error> refusal() const;
+
+  // Segments of this many bytes are full.
+  std::int64_t full_segment() const;
+
+  BlockStore::Use use() const;
+
+  const BlockStoreParams params;
+  const std::shared_ptr<FileIo> io;
+  const Scheduler scheduler;
+
+  mutable std::mutex mutex;
+  Catalog catalog;
+  bool is_opening = true;  // the first reading of the directory is under way
+  BlockStore::Use counts;  // the fields that count
+  Gets gets;
+  Puts puts;
+  Tidying tidying;
+
+ private:
+  const RunInLane lanes_;
+  std::atomic<bool> stopped_ = false;
+  std::mutex posting_;  // the scheduler is not called once stop() has returned
+  Error last_error_;
+  Instant write_again_{};
+};
+
+void make(Calls& calls);
+
+}  // namespace shoal::transport

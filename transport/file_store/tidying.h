@@ -1,0 +1,128 @@
+// What a file store does besides puts and gets: it reads what others wrote, forgets what expired,
+// keeps its ceilings, copies blocks out of segments that are mostly garbage, and removes files.
+//
+// A round a second on the loop. A file is removed by its writer, or by anybody once the writer is
+// dead: its heartbeat is older than ten minutes by the file system's own clock, or is not there
+// (it stopped). Before that all touches of blocks in it were read: they are part of the
+// same round.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/file_store/catalog.h"
+#include "transport/file_store/file_io.h"
+#include "transport/file_store/layout.h"
+#include "transport/file_store/segment_reader.h"
+#include "transport/file_store/segment_writer.h"
+
+namespace shoal::transport {
+
+class StoreCore;
+
+class Tidying {
+ public:
+  explicit Tidying(StoreCore& core) : core_(core) {}
+
+  // On the loop, once: begins the rounds.
+  void start();
+
+  // In a lane. This process's heartbeat.
+  Result<void> announce();
+  // Blocks. The heartbeat's end: from here on others may clean up.
+  void retire();
+
+  // The mutex is held. A group was added to a segment of this process; its number in the catalog.
+  std::uint32_t appended(const SegmentWriter::Appended& group,
+                         const std::vector<IndexEntry>& notes);
+
+  // On the loop, after a group. Removes whole segments while the files are over the ceiling.
+  void relieve();
+
+  // The mutex is held. The files are over the ceiling by more than a segment, without those that
+  // are being removed: all is others', or the file system does not remove.
+  bool is_full() const;
+
+  // The mutex is held. A record that was to be copied is, or will not be.
+  void copied() { --copying_; }
+
+ private:
+  // What is known when a look at the directory begins.
+  struct Known {
+    std::map<SegmentName, Segment> segments;  // of others
+    std::set<SegmentName> own;
+    bool is_writer = false;
+    bool must_announce = false;
+  };
+
+  // To be read.
+  struct Grown {
+    SegmentName name;
+    std::uint64_t bytes = 0;
+    bool is_last = false;  // of its writer and class: it may grow again
+  };
+
+  // What the look said.
+  struct Listing {
+    std::set<SegmentName> segments;
+    std::vector<Grown> grown;
+    std::set<IncarnationId> alive;
+    std::optional<Error> error;
+    std::optional<Result<void>> announced;
+  };
+
+  using Entries = std::vector<IndexEntry>;
+
+  void round();
+  Known known() const;
+  Listing look(const Known& known);
+  void find_grown(const Known& known, Listing& listing);
+  void judge_writers(const Known& known, const std::set<IncarnationId>& beating, Listing& listing);
+  void take(const Known& known, const Listing& listing);
+  void check_there(const Listing& listing, const SegmentName& name);
+  void read(const Grown& grown);
+  void take(const Grown& grown, const Result<SegmentNews>& news);
+  void end_round();
+  void keep_ceilings();
+
+  bool may_remove(std::uint32_t id) const;
+  bool has_notes(std::uint32_t id) const;
+  std::int64_t over_ceiling() const;
+  void remove_empty();
+  void remove_rescued();
+  void begin_removing(std::uint32_t id);
+  void remove(std::uint32_t id);
+  void rescue_notes(std::uint32_t id, const Entries& entries);
+  void with_entries(std::uint32_t id, std::function<void(StoreCore&, const Entries&)> next);
+
+  void compact();
+  bool may_copy(std::uint32_t id) const;
+  std::optional<std::uint32_t> least_alive(std::int64_t percent, bool to_copy) const;
+  void copy_some();
+  void copy(const IndexEntry& entry, std::uint32_t id);
+
+  // A segment on its way out.
+  struct Leaving {
+    bool is_removing = false;
+    std::optional<std::uint64_t> ticket;  // of the notes that were rescued from it
+  };
+
+  StoreCore& core_;
+  std::int64_t rounds_ = 0;
+  std::int64_t reading_ = 0;  // segments that are being read for this round
+  std::optional<Instant> announced_;
+  std::set<IncarnationId> alive_;
+  std::map<std::uint32_t, Leaving> leaving_;
+  std::optional<std::uint32_t> copied_;  // the segment that blocks are copied out of
+  Entries to_copy_;                      // last first
+  std::int64_t copying_ = 0;             // records
+};
+
+}  // namespace shoal::transport
