@@ -339,6 +339,80 @@ void add_sim(CLI::App& app, CommandLine& line) {
   sim->callback([&line] { line.status = run_sim(line.sim); });
 }
 
+struct KvCommand {
+  KvTask task;
+  const char* name;
+  const char* help;
+  const char* example;
+};
+
+constexpr KvCommand kKvCommands[] = {
+    {KvTask::kStat, "stat", "how much is in a store, and how old it is", "shoal kv stat DIR"},
+    {KvTask::kList, "ls", "one line a block that a server would find", "shoal kv ls DIR"},
+    {KvTask::kVerify,
+     "verify",
+     "read every block and check it; status 1 if any is damaged",
+     "shoal kv verify DIR"},
+    {KvTask::kScrub, "scrub", "verify, and take damaged blocks out", "shoal kv scrub DIR"},
+    {KvTask::kEvict,
+     "evict",
+     "take blocks out, the longest unused first",
+     "shoal kv evict DIR --to-bytes 1000000000\n  shoal kv evict DIR --class chat --older-than 24"},
+    {KvTask::kExport,
+     "export",
+     "write every good block into the store of another directory",
+     "shoal kv export DIR OTHER_DIR --to NEW_DIR"},
+};
+
+void add_evict_flags(CLI::App& app, KvOptions& o) {
+  app.add_option("--class", o.ttl, "only of this class")
+      ->check(CLI::IsMember({"agent", "chat", "pinned"}));
+  app.add_option("--older-than", o.older_than_hours, "only what was last used so many hours ago")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--to-bytes", o.to_bytes, "until no more than this is left; 0: all that match")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+// A forgotten flag must not empty a store.
+void refuse_evicting_all(const CLI::App& evict) {
+  for (const char* flag : {"--class", "--older-than", "--to-bytes"}) {
+    if (evict.get_option(flag)->count() > 0) {
+      return;
+    }
+  }
+  throw CLI::RequiredError("say which: --class, --older-than or --to-bytes (0 for all)",
+                           CLI::ExitCodes::RequiredError);
+}
+
+void add_kv(CLI::App& app, CommandLine& line) {
+  CLI::App* kv =
+      app.add_subcommand("kv", "look into and clean the KV stores of servers, running or not");
+  kv->require_subcommand(1);
+  kv->footer("Example:\n  shoal kv stat ~/.cache/shoal/kv");
+  for (const KvCommand& command : kKvCommands) {
+    CLI::App* sub = kv->add_subcommand(command.name, command.help);
+    sub->add_option("directories", line.kv.directories, "directories of stores")
+        ->check(not_empty())
+        ->required();
+    if (command.task == KvTask::kEvict) {
+      add_evict_flags(*sub, line.kv);
+    } else if (command.task == KvTask::kExport) {
+      sub->add_option("--to", line.kv.to, "the directory, created if need be")
+          ->check(not_empty())
+          ->required();
+    }
+    sub->footer(std::string("Example:\n  ") + command.example);
+    sub->callback([&line, &command, sub] {
+      if (command.task == KvTask::kEvict) {
+        refuse_evicting_all(*sub);
+      }
+      line.kv.task = command.task;
+      line.status = run_kv(line.kv);
+    });
+  }
+}
+
 void add_bench(CLI::App& app, CommandLine& line) {
   CLI::App* bench = app.add_subcommand("bench", "measure this machine");
   bench->require_subcommand(1);
@@ -393,6 +467,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_codec(app, line);
   add_tokenize(app, line);
   add_models(app, line);
+  add_kv(app, line);
   add_config(app, line);
   add_bench(app, line);
   add_sim(app, line);

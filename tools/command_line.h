@@ -33,6 +33,7 @@ struct CommandLine {
   TokenizeOptions tokenize;
   BenchEngineOptions bench_engine;
   SimOptions sim;
+  KvOptions kv;
   std::string models_directory;
   int status = 0;
 };

@@ -80,6 +80,17 @@ struct SimOptions {
   std::string log;  // file for the events of a single run, or for the progress of a range
 };
 
+enum class KvTask : std::uint8_t { kStat, kList, kVerify, kScrub, kEvict, kExport };
+
+struct KvOptions {
+  KvTask task = KvTask::kStat;
+  std::vector<std::string> directories;
+  std::string to;               // export: the directory of another store
+  std::string ttl;              // evict: of this class only; empty: all
+  double older_than_hours = 0;  // evict: last used before
+  std::int64_t to_bytes = 0;    // evict: until no more than this is visible
+};
+
 // What `shoal version` and `shoal --version` print.
 inline constexpr char kVersionLine[] = "shoal " SHOAL_VERSION;
 
@@ -96,6 +107,7 @@ int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_sim(const SimOptions& options);
+int run_kv(const KvOptions& options);
 int run_models(const std::string& directory);
 int run_version();
 

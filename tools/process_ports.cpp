@@ -16,6 +16,12 @@ std::int64_t unix_seconds_now() {
       .count();
 }
 
+std::int64_t unix_millis_now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 std::uint64_t random_seed() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32) | device();

@@ -11,6 +11,7 @@ namespace shoal::tools {
 
 Instant monotonic_now();
 std::int64_t unix_seconds_now();
+std::int64_t unix_millis_now();
 std::uint64_t random_seed();
 
 // Time that passes without work. Any threads.

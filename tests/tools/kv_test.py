@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""`shoal kv` on stores that this program writes itself, byte by byte as the READMEs say."""
+import hashlib
+import os
+import re
+import struct
+import tempfile
+import time
+import unittest
+
+import shoal_program
+from shoal_program import run
+
+PAGE = 4096
+VERSION = "shoal KV store, format 1\n"
+
+
+def crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+TABLE = crc_table()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def with_crc(page, at):
+    """The page with the checksum of itself, taken with zeros there."""
+    return page[:at] + struct.pack("<I", crc32c(page)) + page[at + 4:]
+
+
+class Block:
+    def __init__(self, parent, first_token, number, provenance=0, ttl=1):
+        tokens = struct.pack("<128i", *range(first_token, first_token + 128))
+        self.parent, self.number, self.provenance, self.ttl = parent, number, provenance, ttl
+        self.key = hashlib.sha256(text(b"shoal.kv.block.1") + parent + tokens).digest()
+        payload = self.key * 100
+        header = struct.pack("<8sII32s32sQQQIIIBB138x", b"SHLKVBK1", 1, 0, self.key, parent, 5, 6, 7, len(payload), crc32c(payload),
+                             number, provenance, ttl) + tokens
+        record = with_crc(header, 12) + payload
+        self.crc = crc32c(payload)
+        self.record = record + bytes(-len(record) % PAGE)
+
+
+def entry(block, page, used):
+    return struct.pack("<32s32sqIIIIBBBxI", block.key, block.parent, used, page, len(block.record) // PAGE, block.number, block.crc, 1,
+                       block.provenance, 0, 7)
+
+
+def segment(writer, ttl, number, blocks, used):
+    """A segment with one group."""
+    begin = struct.pack("<8sIIQB7xq", b"SHLKVSG1", 0, number, writer, ttl, used)
+    data = with_crc(begin + bytes(PAGE - len(begin)), 8)
+    entries = b""
+    for block in blocks:
+        entries += entry(block, len(data) // PAGE, used)
+        data += block.record
+    head = struct.pack("<8sIIQB3xIIIQ16x", b"SHLKIDX1", 0, number, writer, ttl, len(blocks), len(data) // PAGE, 0, 0)
+    index = head + entries
+    return data + with_crc(index + bytes(PAGE - len(index)), 8)
+
+
+CLASSES = ["agent", "chat", "pinned"]
+
+
+def chain(count, first_token=0, ttl=1):
+    parent = hashlib.sha256(text(b"shoal.kv.root.1") + text(b"m") + text(b"w") + text(b"l") + text(b"t") + text(b"")).digest()
+    blocks = []
+    for number in range(count):
+        blocks.append(Block(parent, first_token + 128 * number, number, provenance=number % 2, ttl=ttl))
+        parent = blocks[-1].key
+    return blocks
+
+
+class Store(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.root = place.name
+        self.dir = self.new_store("kv")
+        self.blocks = chain(5)
+        self.write(self.dir, 0xAB, 1, 0, self.blocks, hours=3)
+        self.write(self.dir, 0xAB, 0, 0, chain(3, 5000, ttl=0), hours=30)
+
+    def new_store(self, name):
+        path = os.path.join(self.root, name)
+        os.mkdir(path)
+        with open(os.path.join(path, "shoal-kv"), "w", encoding="utf-8") as out:
+            out.write(VERSION)
+        return path
+
+    def write(self, path, writer, ttl, number, blocks, hours):
+        name = os.path.join(path, f"{writer:016x}-{CLASSES[ttl]}-{number:06d}.kv")
+        with open(name, "wb") as out:
+            out.write(segment(writer, ttl, number, blocks, int(1000 * (time.time() - 3600 * hours))))
+        return name
+
+    def kv(self, *arguments, status=0):
+        done = run("kv", *arguments)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def listed(self, path=None):
+        return [line.split()[0] for line in self.kv("ls", path or self.dir).splitlines()]
+
+    def damage(self, name, at):
+        with open(name, "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+
+    def test_stat_counts_blocks_by_class_and_provenance(self):
+        said = self.kv("stat", self.dir)
+        self.assertIn("8: 5 exact, 3 bounded; 3 agent, 5 chat, 0 pinned", said)
+        self.assertIn("in 2 segments of 1 writers", said)
+        self.assertIn("3.0 to 30.0 hours ago", said)
+
+    def test_ls_names_every_block_with_its_place(self):
+        lines = self.kv("ls", self.dir).splitlines()
+        self.assertEqual(len(lines), 8)
+        first = next(line for line in lines if line.startswith(self.blocks[0].key.hex()))
+        self.assertRegex(first, r"chat +exact +number 0 bytes 4096 used 3.0 h ago 00000000000000ab-chat-000000.kv page 1$")
+
+    def test_verify_finds_a_flipped_bit_and_scrub_takes_the_block_out(self):
+        self.assertIn("8 blocks verified, 0 damaged", self.kv("verify", self.dir))
+        self.damage(os.path.join(self.dir, "00000000000000ab-chat-000000.kv"), PAGE + 1000)
+        said = self.kv("verify", self.dir, status=1)
+        self.assertIn(self.blocks[0].key.hex(), said)
+        self.assertIn("shoal kv scrub", said)
+        self.assertEqual(len(self.listed()), 8)
+        self.assertIn("1 blocks taken out", self.kv("scrub", self.dir))
+        self.assertNotIn(self.blocks[0].key.hex(), self.listed())
+        self.assertIn("7 blocks verified, 0 damaged", self.kv("verify", self.dir))
+
+    def test_evict_by_age_class_and_bytes(self):
+        self.assertIn("3 blocks taken out", self.kv("evict", self.dir, "--older-than", "10"))
+        self.assertEqual(len(self.listed()), 5)
+        self.assertFalse([name for name in os.listdir(self.dir) if "agent" in name], "the empty segment of a stopped writer stays")
+        self.assertIn("0 blocks taken out", self.kv("evict", self.dir, "--class", "pinned"))
+        # What is behind in its sequence goes first.
+        self.assertIn("3 blocks taken out", self.kv("evict", self.dir, "--to-bytes", str(2 * PAGE)))
+        self.assertEqual(sorted(self.listed()), sorted(block.key.hex() for block in self.blocks[:2]))
+        self.assertIn("2 blocks taken out", self.kv("evict", self.dir, "--class", "chat"))
+        self.assertEqual(self.listed(), [])
+        self.assertEqual(os.listdir(self.dir), ["shoal-kv"], "nothing is left of an emptied store")
+
+    def test_evict_without_a_condition_is_refused(self):
+        self.assertIn("--older-than", self.kv("evict", self.dir, status=2))
+        self.assertEqual(len(self.listed()), 8)
+
+    def test_files_of_a_living_writer_stay(self):
+        with open(os.path.join(self.dir, f"{0xAB:016x}.alive"), "w", encoding="utf-8") as out:
+            out.write("1\n")
+        self.kv("evict", self.dir, "--to-bytes", "0")
+        self.assertEqual(self.listed(), [])
+        self.assertTrue([name for name in os.listdir(self.dir) if name.startswith(f"{0xAB:016x}-chat")])
+
+    def test_export_brings_stores_together_without_what_is_damaged(self):
+        other = self.new_store("other")
+        self.write(other, 0xCD, 1, 0, chain(4, 9000), hours=1)
+        self.damage(os.path.join(self.dir, "00000000000000ab-chat-000000.kv"), PAGE + 1000)
+        target = os.path.join(self.root, "new")
+        said = self.kv("export", self.dir, other, "--to", target)
+        self.assertIn("7 blocks exported, 1 damaged ones left out", said)
+        self.assertIn("11 blocks verified, 0 damaged", self.kv("verify", target))
+
+    def test_a_damaged_segment_is_named_by_stat(self):
+        names = [os.path.join(self.dir, f"00000000000000ab-{ttl}-000000.kv") for ttl in ("agent", "chat")]
+        self.damage(names[0], 30)
+        self.assertIn("damaged   1 pages", self.kv("stat", self.dir))
+        self.assertEqual(len(self.listed()), 8)
+        os.rename(names[1], os.path.join(self.dir, "00000000000000ab-chat-000009.kv"))
+        said = self.kv("stat", self.dir)
+        self.assertIn("00000000000000ab-chat-000009.kv: it is another segment under this name", said)
+        self.assertIn("3: 2 exact", said)
+
+    def test_what_is_no_store_is_refused_by_name(self):
+        empty = os.path.join(self.root, "empty")
+        os.mkdir(empty)
+        self.assertIn("holds no KV store", self.kv("stat", empty, status=1))
+        self.assertEqual(os.listdir(empty), [])
+        self.assertIn("nowhere", self.kv("ls", os.path.join(self.root, "nowhere"), status=1))
+        with open(os.path.join(empty, "shoal-kv"), "w", encoding="utf-8") as out:
+            out.write("shoal KV store, format 2\n")
+        self.assertRegex(self.kv("verify", empty, status=1), re.compile("format 1"))
+
+    def test_several_directories_are_looked_at_and_one_bad_one_does_not_hide_the_others(self):
+        said = self.kv("stat", os.path.join(self.root, "nowhere"), self.dir, status=1)
+        self.assertIn("8: 5 exact", said)
+
+
+if __name__ == "__main__":
+    shoal_program.main()

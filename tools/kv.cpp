@@ -1,0 +1,270 @@
+// shoal kv: what is in the KV stores of servers, running or not: stat, ls, verify, scrub, evict,
+// export.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <future>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tools/commands.h"
+#include "tools/kv_sweep.h"
+#include "tools/kv_view.h"
+#include "tools/process_ports.h"
+#include "tools/progress_bar.h"
+#include "transport/registry.h"
+
+namespace shoal::tools {
+namespace {
+
+using transport::IndexEntry;
+using transport::name_of;
+
+double megabytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / 1e6;
+}
+
+std::int64_t bytes_of(const KvViewBlock& block) {
+  return std::int64_t{block.entry.pages} * kKvRecordAlign;
+}
+
+std::int64_t sum_of(const std::vector<KvViewBlock>& blocks) {
+  std::int64_t sum = 0;
+  for (const KvViewBlock& block : blocks) {
+    sum += bytes_of(block);
+  }
+  return sum;
+}
+
+double hours_since(WallMillis then) {
+  return static_cast<double>(std::max<std::int64_t>(unix_millis_now() - then, 0)) / 3'600'000;
+}
+
+void print_counts(const std::vector<KvViewBlock>& blocks) {
+  std::array<long long, kTtlClasses> by_class{};
+  long long exact = 0;
+  for (const KvViewBlock& block : blocks) {
+    by_class.at(static_cast<std::size_t>(block.segment.ttl)) += 1;
+    exact += block.entry.provenance == Provenance::kExact;
+  }
+  const auto all = static_cast<long long>(blocks.size());
+  std::printf("  blocks    %lld: %lld exact, %lld bounded; %lld agent, %lld chat, %lld pinned\n",
+              all,
+              exact,
+              all - exact,
+              by_class[0],
+              by_class[1],
+              by_class[2]);
+}
+
+void print_age(const std::vector<KvViewBlock>& blocks) {
+  if (blocks.empty()) {
+    return;
+  }
+  const auto [oldest, newest] =
+      std::minmax_element(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) {
+        return a.last_use < b.last_use;
+      });
+  std::printf("  last use  %.1f to %.1f hours ago\n",
+              hours_since(newest->last_use),
+              hours_since(oldest->last_use));
+}
+
+Result<void> stat(const KvView& view) {
+  const std::vector<KvViewBlock> blocks = view.blocks();
+  std::int64_t files = 0;
+  std::int64_t damaged = 0;
+  std::set<IncarnationId> writers;
+  for (const KvViewSegment& segment : view.segments()) {
+    files += segment.bytes;
+    damaged += segment.damaged;
+    writers.insert(segment.name.writer);
+  }
+  const std::int64_t visible = sum_of(blocks);
+  std::printf("%s\n", view.directory().c_str());
+  print_counts(blocks);
+  std::printf("  bytes     %.1f MB visible, %.1f MB not, in %zu segments of %zu writers\n",
+              megabytes(visible),
+              megabytes(files - visible),
+              view.segments().size(),
+              writers.size());
+  print_age(blocks);
+  std::printf("  damaged   %lld pages\n", static_cast<long long>(damaged));
+  for (const KvViewSegment& segment : view.segments()) {
+    if (!segment.problem.empty()) {
+      std::printf("  unread    %s\n", segment.problem.c_str());
+    }
+  }
+  return {};
+}
+
+Result<void> list(const KvView& view) {
+  for (const KvViewBlock& block : view.blocks()) {
+    std::printf("%s %-6s %-7s number %u bytes %lld used %.1f h ago %s page %u\n",
+                to_string(block.entry.key).c_str(),
+                std::string(name_of(block.segment.ttl)).c_str(),
+                block.entry.provenance == Provenance::kExact ? "exact" : "bounded",
+                block.entry.number,
+                static_cast<long long>(bytes_of(block)),
+                hours_since(block.last_use),
+                to_string(block.segment).c_str(),
+                block.entry.page);
+  }
+  return {};
+}
+
+// The blocks whose records are not what the index says; each is printed.
+std::vector<KvViewBlock> find_bad(const KvView& view) {
+  const std::vector<KvViewBlock> blocks = view.blocks();
+  std::vector<KvViewBlock> bad;
+  {
+    ProgressBar bar("verify " + view.directory());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (const auto record = view.record(blocks[i]); !record) {
+        std::printf("%s in %s page %u: %s\n",
+                    to_string(blocks[i].entry.key).c_str(),
+                    to_string(blocks[i].segment).c_str(),
+                    blocks[i].entry.page,
+                    record.error().message.c_str());
+        bad.push_back(blocks[i]);
+      }
+      bar.update(static_cast<std::int64_t>(i + 1), static_cast<std::int64_t>(blocks.size()));
+    }
+  }
+  std::printf("%s: %zu blocks verified, %zu damaged\n",
+              view.directory().c_str(),
+              blocks.size() - bad.size(),
+              bad.size());
+  return bad;
+}
+
+Result<void> verify(const KvView& view) {
+  const std::size_t bad = find_bad(view).size();
+  if (bad > 0) {
+    return fail(Code::kCorrupt,
+                view.directory() + ": " + std::to_string(bad) +
+                    " damaged blocks; a server skips them, `shoal kv scrub` takes them out");
+  }
+  return {};
+}
+
+Result<void> take_out(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+  TRY(const std::int64_t freed, drop_blocks(view, blocks));
+  std::printf("%s: %zu blocks taken out, %.1f MB of files removed\n",
+              view.directory().c_str(),
+              blocks.size(),
+              megabytes(freed));
+  return {};
+}
+
+Result<void> evict(const KvView& view, const KvOptions& o) {
+  std::vector<KvViewBlock> blocks = view.blocks();
+  std::int64_t left = sum_of(blocks);
+  std::erase_if(blocks, [&o](const KvViewBlock& block) {
+    return (!o.ttl.empty() && name_of(block.segment.ttl) != o.ttl) ||
+           hours_since(block.last_use) < o.older_than_hours;
+  });
+  // The longest unused first; of equal ones, what is behind in its sequence.
+  std::sort(blocks.begin(), blocks.end(), [](const KvViewBlock& a, const KvViewBlock& b) {
+    return a.last_use != b.last_use ? a.last_use < b.last_use : a.entry.number > b.entry.number;
+  });
+  std::size_t count = 0;
+  while (count < blocks.size() && left > o.to_bytes) {
+    left -= bytes_of(blocks[count++]);
+  }
+  blocks.resize(count);
+  return take_out(view, blocks);
+}
+
+// Each batch is durable before the next is read: memory stays small.
+Result<void> copy_batch(transport::BlockStore& to, std::vector<std::vector<std::byte>> records) {
+  auto stored = std::make_shared<std::promise<std::vector<Result<void>>>>();
+  to.put(std::move(records),
+         [stored](std::vector<Result<void>> results) { stored->set_value(std::move(results)); });
+  for (const Result<void>& result : stored->get_future().get()) {
+    TRY_VOID(result);
+  }
+  return {};
+}
+
+Result<void> export_into(const KvView& view, transport::BlockStore& to) {
+  constexpr std::int64_t kBatch = std::int64_t{32} << 20;
+  const std::vector<KvViewBlock> blocks = view.blocks();
+  std::size_t damaged = 0;
+  std::int64_t bytes = 0;
+  std::vector<std::vector<std::byte>> batch;
+  ProgressBar bar("export " + view.directory());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    auto record = view.record(blocks[i]);
+    damaged += !record;
+    if (record) {
+      bytes += static_cast<std::int64_t>(record->size());
+      batch.push_back(*std::move(record));
+    }
+    if (bytes >= kBatch || i + 1 == blocks.size()) {
+      TRY_VOID(copy_batch(to, std::exchange(batch, {})));
+      bytes = 0;
+    }
+    bar.update(static_cast<std::int64_t>(i + 1), static_cast<std::int64_t>(blocks.size()));
+  }
+  std::printf("%s: %zu blocks exported, %zu damaged ones left out\n",
+              view.directory().c_str(),
+              blocks.size() - damaged,
+              damaged);
+  return {};
+}
+
+Result<std::unique_ptr<transport::BlockStore>> open_target(const std::string& directory) {
+  transport::BlockStoreParams params;
+  params.directory = directory;
+  params.limits.bytes = Bytes(std::numeric_limits<std::int64_t>::max() / 2);
+  params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
+  params.now = monotonic_now;
+  params.wall = unix_millis_now;
+  params.writer = IncarnationId{random_seed()};
+  return transport::open_block_store("file", std::move(params));
+}
+
+Result<void> run_one(const std::string& directory,
+                     const KvOptions& o,
+                     transport::BlockStore* target) {
+  TRY(const KvView view, KvView::open(directory));
+  switch (o.task) {
+    case KvTask::kStat:
+      return stat(view);
+    case KvTask::kList:
+      return list(view);
+    case KvTask::kVerify:
+      return verify(view);
+    case KvTask::kScrub:
+      return take_out(view, find_bad(view));
+    case KvTask::kEvict:
+      return evict(view, o);
+    case KvTask::kExport:
+      return export_into(view, *target);
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_kv(const KvOptions& options) {
+  std::unique_ptr<transport::BlockStore> target;
+  if (options.task == KvTask::kExport) {
+    auto opened = open_target(options.to);
+    if (!opened) {
+      return report(opened.error());
+    }
+    target = *std::move(opened);
+  }
+  int status = 0;
+  for (const std::string& directory : options.directories) {
+    if (const auto done = run_one(directory, options, target.get()); !done) {
+      status = report(done.error());
+    }
+  }
+  return status;
+}
+
+}  // namespace shoal::tools

@@ -1,0 +1,84 @@
+// The catalog of a store decides what is visible, as it does in a server.
+#include "tools/kv_view.h"
+
+#include <algorithm>
+
+#include "tools/process_ports.h"
+#include "transport/file_store/file_store.h"
+#include "transport/file_store/segment_reader.h"
+
+namespace shoal::tools {
+
+using transport::EntryKind;
+
+Result<KvView> KvView::open(const std::string& directory) {
+  KvView view;
+  view.params_ = std::make_unique<transport::BlockStoreParams>();
+  view.params_->directory = directory;
+  view.params_->now = monotonic_now;
+  view.params_->wall = unix_millis_now;
+  view.params_->policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
+  view.params_->writer = IncarnationId{random_seed()};
+  TRY(view.io_, transport::open_file_io(*view.params_));
+  TRY_VOID(transport::check_version(*view.io_, directory));
+  view.catalog_ = std::make_unique<transport::Catalog>(*view.params_);
+  TRY_VOID(view.read());
+  return view;
+}
+
+Result<void> KvView::read() {
+  TRY(std::vector<std::string> names, io_->list());
+  std::sort(names.begin(), names.end());
+  for (const std::string& file : names) {
+    const auto name = transport::parse_segment_name(file);
+    if (!name) {
+      continue;
+    }
+    const auto facts = io_->facts(file);
+    if (!facts) {
+      continue;  // a server took it away meanwhile
+    }
+    KvViewSegment& segment = segments_.emplace_back();
+    segment.name = *name;
+    segment.bytes = static_cast<std::int64_t>(facts->bytes);
+    auto news = transport::read_segment(*io_, *name, facts->bytes, {});
+    if (news) {
+      segment.damaged = news->damaged;
+      segment.entries = std::move(news->added);
+      catalog_->apply(catalog_->segment(*name), segment.entries);
+    } else {
+      segment.damaged = 1;
+      segment.problem = news.error().message;
+    }
+  }
+  catalog_->settle();
+  return {};
+}
+
+std::vector<KvViewBlock> KvView::blocks() const {
+  std::vector<KvViewBlock> blocks;
+  for (const KvViewSegment& segment : segments_) {
+    for (const transport::IndexEntry& entry : segment.entries) {
+      const auto found = catalog_->find(entry.key);
+      if (entry.kind == EntryKind::kBlock && found && found->segment == segment.name &&
+          found->place.page == entry.page) {
+        blocks.push_back({entry, segment.name, catalog_->use(entry.key)->last_use});
+      }
+    }
+  }
+  return blocks;
+}
+
+Result<std::vector<std::byte>> KvView::record(const KvViewBlock& block) const {
+  TRY(transport::FileIo::FilePtr file, io_->open(to_string(block.segment)));
+  transport::AlignedBuffer buffer(std::size_t{block.entry.pages} * transport::kPageBytes);
+  transport::FileIo::Read read{
+      std::move(file), std::uint64_t{block.entry.page} * transport::kPageBytes, buffer.span(), {}};
+  io_->read({&read, 1});
+  TRY_VOID(read.result);
+  TRY(const KvBlock header, read_kv_header(read.bytes));
+  TRY_VOID(read_kv_record(read.bytes, {block.entry.key, block.entry.parent, header.layout}));
+  return std::vector<std::byte>(read.bytes.begin(), read.bytes.end());
+}
+
+}  // namespace shoal::tools

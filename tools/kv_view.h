@@ -1,0 +1,59 @@
+// A KV store directory as it lies there: every segment read, nothing opened by a store and nothing
+// written. Also of a store that is in use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/block_store_params.h"
+#include "transport/file_store/catalog.h"
+#include "transport/file_store/file_io.h"
+#include "transport/file_store/layout.h"
+
+namespace shoal::tools {
+
+struct KvViewBlock {
+  transport::IndexEntry entry;
+  transport::SegmentName segment;
+  WallMillis last_use = 0;
+};
+
+struct KvViewSegment {
+  transport::SegmentName name;
+  std::int64_t bytes = 0;
+  std::int64_t damaged = 0;  // pages; of one that is no segment: 1
+  std::string problem;       // why nothing of it reads; empty: it does
+  std::vector<transport::IndexEntry> entries;
+};
+
+class KvView {
+ public:
+  // kMisconfigured: there is no store of this version.
+  static Result<KvView> open(const std::string& directory);
+
+  const std::string& directory() const { return params_->directory.native(); }
+
+  transport::FileIo& io() const { return *io_; }
+
+  const transport::BlockStoreParams& params() const { return *params_; }
+
+  const std::vector<KvViewSegment>& segments() const { return segments_; }
+
+  // Visible ones, in the order of the medium.
+  std::vector<KvViewBlock> blocks() const;
+
+  // The whole record, if it is what the index says.
+  Result<std::vector<std::byte>> record(const KvViewBlock& block) const;
+
+ private:
+  Result<void> read();
+
+  std::unique_ptr<transport::BlockStoreParams> params_;
+  std::shared_ptr<transport::FileIo> io_;
+  std::unique_ptr<transport::Catalog> catalog_;
+  std::vector<KvViewSegment> segments_;
+};
+
+}  // namespace shoal::tools
