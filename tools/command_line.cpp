@@ -413,6 +413,26 @@ void add_kv(CLI::App& app, CommandLine& line) {
   }
 }
 
+void add_bench_kv(CLI::App& bench, CommandLine& line) {
+  CLI::App* kv = bench.add_subcommand("kv", "put, get and restart of a KV store on a disk");
+  BenchKvOptions& o = line.bench_kv;
+  kv->add_option("directory", o.directory, "an empty or new directory on it; emptied afterwards")
+      ->check(not_empty())
+      ->required();
+  kv->add_option("--blocks", o.blocks, "blocks that are put and got")
+      ->check(CLI::Range(32, 10000000))
+      ->capture_default_str();
+  kv->add_option("--payload", o.payload, "bytes of a block")
+      ->check(CLI::Range(1, 1 << 26))
+      ->capture_default_str();
+  kv->add_option(
+        "--restart-blocks", o.restart_blocks, "blocks of the store that is opened; 0: none")
+      ->check(CLI::Range(0, 100000000))
+      ->capture_default_str();
+  kv->footer("Example:\n  shoal bench kv /data/bench --blocks 8000");
+  kv->callback([&line] { line.status = run_bench_kv(line.bench_kv); });
+}
+
 void add_bench(CLI::App& app, CommandLine& line) {
   CLI::App* bench = app.add_subcommand("bench", "measure this machine");
   bench->require_subcommand(1);
@@ -435,6 +455,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   engine->add_flag("--profile", o.profile, "time per operator");
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
   engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
+  add_bench_kv(*bench, line);
 }
 
 void add_models(CLI::App& app, CommandLine& line) {

@@ -32,6 +32,7 @@ struct CommandLine {
   CodecOptions codec;
   TokenizeOptions tokenize;
   BenchEngineOptions bench_engine;
+  BenchKvOptions bench_kv;
   SimOptions sim;
   KvOptions kv;
   std::string models_directory;

@@ -67,6 +67,13 @@ struct BenchEngineOptions {
   bool profile = false;  // time per operator
 };
 
+struct BenchKvOptions {
+  std::string directory;
+  std::int64_t blocks = 4'000;
+  std::int64_t payload = 113'920;  // of V4.1-Flash
+  std::int64_t restart_blocks = 1'000'000;
+};
+
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -106,6 +113,7 @@ int run_codec(const CodecOptions& options);
 int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
+int run_bench_kv(const BenchKvOptions& options);
 int run_sim(const SimOptions& options);
 int run_kv(const KvOptions& options);
 int run_models(const std::string& directory);

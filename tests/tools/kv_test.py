@@ -204,5 +204,22 @@ class Store(unittest.TestCase):
         self.assertIn("8: 5 exact", said)
 
 
+class Bench(unittest.TestCase):
+    def test_bench_kv_measures_and_leaves_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as place:
+            done = run("bench", "kv", os.path.join(place, "kv"), "--blocks", "64", "--payload", "5000", "--restart-blocks", "5000")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("64 of 64 good", done.stdout)
+            self.assertIn("restart with 5000 blocks", done.stdout)
+            self.assertIn("0 corrupt", done.stdout)
+            self.assertEqual(os.listdir(place), [])
+            with open(os.path.join(place, "mine"), "w", encoding="utf-8") as out:
+                out.write("mine")
+            refused = run("bench", "kv", place)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("not empty", refused.stderr)
+            self.assertEqual(os.listdir(place), ["mine"])
+
+
 if __name__ == "__main__":
     shoal_program.main()

@@ -1,0 +1,330 @@
+// shoal bench kv: what a KV store does on a disk: puts, verified gets past and through the page
+// cache, the cost of verifying, and a restart over a million blocks.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <future>
+#include <limits>
+
+#include "tools/commands.h"
+#include "tools/process_ports.h"
+#include "transport/file_store/file_store.h"
+#include "transport/file_store/layout.h"
+#include "transport/registry.h"
+
+namespace shoal::tools {
+namespace {
+
+using transport::BlockStore;
+using transport::FileWay;
+using transport::kEntriesPerPage;
+using transport::kPageBytes;
+using transport::SegmentName;
+
+constexpr std::size_t kBatch = 32;  // a prompt of 4,096 tokens
+
+// Sequences of kBatch blocks; blocks with equal numbers have equal records.
+struct Sample {
+  KvWanted wanted;
+  KvBlock block;
+};
+
+Sample sample_of(std::uint64_t number, const BlockKey& parent) {
+  Sample sample;
+  for (std::size_t t = 0; t < sample.block.tokens.size(); ++t) {
+    sample.block.tokens[t] = static_cast<TokenId>(number * 31 + t);
+  }
+  sample.block.parent = number % kBatch == 0 ? root_key({}) : parent;
+  sample.block.key = next_key(sample.block.parent, sample.block.tokens);
+  sample.block.number = static_cast<std::uint32_t>(number % kBatch);
+  sample.wanted = {sample.block.key, sample.block.parent, sample.block.layout};
+  return sample;
+}
+
+std::vector<Sample> samples(std::int64_t count) {
+  std::vector<Sample> all;
+  BlockKey parent;
+  for (std::int64_t i = 0; i < count; ++i) {
+    all.push_back(sample_of(static_cast<std::uint64_t>(i), parent));
+    parent = all.back().block.key;
+  }
+  return all;
+}
+
+std::vector<std::byte> payload_of(std::int64_t bytes) {
+  std::vector<std::byte> payload(static_cast<std::size_t>(bytes));
+  std::uint64_t state = 1;
+  for (std::byte& byte : payload) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return payload;
+}
+
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Wall and processor time of one measurement.
+class Watch {
+ public:
+  double wall() const { return std::chrono::duration<double>(monotonic_now() - began_).count(); }
+
+  double cpu() const { return cpu_seconds() - cpu_; }
+
+ private:
+  Instant began_ = monotonic_now();
+  double cpu_ = cpu_seconds();
+};
+
+struct Way {
+  const char* name;
+  FileWay way;
+  bool direct;
+  int readers;
+};
+
+Result<std::unique_ptr<BlockStore>> open(const std::filesystem::path& directory, const Way& way) {
+  transport::BlockStoreParams params;
+  params.directory = directory;
+  params.limits.bytes = Bytes(std::int64_t{1} << 50);
+  params.limits.blocks = std::numeric_limits<std::int64_t>::max();
+  params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
+  params.now = monotonic_now;
+  params.wall = unix_millis_now;
+  params.writer = IncarnationId{random_seed()};
+  params.way = way.way;
+  params.direct = way.direct;
+  params.readers = way.readers;
+  return transport::open_block_store("file", std::move(params));
+}
+
+std::size_t get(BlockStore& store, std::vector<KvWanted> wanted) {
+  std::promise<std::size_t> good;
+  store.get(std::move(wanted),
+            monotonic_now() + std::chrono::minutes(5),
+            [&good](const std::vector<transport::Loaded>& loaded) {
+              good.set_value(static_cast<std::size_t>(std::count_if(
+                  loaded.begin(), loaded.end(), [](const auto& l) { return l.has_value(); })));
+            });
+  return good.get_future().get();
+}
+
+// As from a client that writes behind: the next batches wait while one is written.
+Result<double> time_puts(BlockStore& store, const std::vector<Sample>& all, std::int64_t payload) {
+  constexpr std::size_t kAhead = 8;
+  const std::vector<std::byte> bytes = payload_of(payload);
+  std::vector<std::vector<std::vector<std::byte>>> batches;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % kBatch == 0) {
+      batches.emplace_back();
+    }
+    KvBlock block = all[i].block;
+    batches.back().push_back(make_kv_record(block, bytes));
+  }
+  std::vector<std::promise<bool>> stored(batches.size());
+  const Watch watch;
+  for (std::size_t batch = 0; batch < batches.size() + kAhead; ++batch) {
+    if (batch < batches.size()) {
+      store.put(std::move(batches[batch]), [&stored, batch](const auto& results) {
+        stored[batch].set_value(std::all_of(
+            results.begin(), results.end(), [](const auto& r) { return r.has_value(); }));
+      });
+    }
+    if (batch >= kAhead && !stored[batch - kAhead].get_future().get()) {
+      return fail(Code::kUnavailable, "a put failed; is there room on the disk?");
+    }
+  }
+  return watch.wall();
+}
+
+Result<void> print_puts(const std::filesystem::path& directory,
+                        const Way& way,
+                        const std::vector<Sample>& all,
+                        const BenchKvOptions& o) {
+  TRY(const auto store, open(directory, way));
+  TRY(const double wall, time_puts(*store, all, o.payload));
+  const double bytes = static_cast<double>(all.size()) * static_cast<double>(o.payload);
+  std::printf("put %-28s %6.2f GB/s\n", way.name, bytes / wall / 1e9);
+  return {};
+}
+
+Result<void> print_gets(const std::filesystem::path& directory,
+                        const Way& way,
+                        const std::vector<Sample>& all,
+                        const BenchKvOptions& o) {
+  TRY(const auto store, open(directory, way));
+  get(*store, {all.front().wanted});
+  // Three batches are under way at any time.
+  constexpr std::size_t kAhead = 3;
+  std::vector<std::promise<std::size_t>> got((all.size() + kBatch - 1) / kBatch);
+  std::size_t good = 0;
+  const Watch watch;
+  for (std::size_t batch = 0; batch < got.size() + kAhead; ++batch) {
+    if (batch < got.size()) {
+      std::vector<KvWanted> wanted;
+      for (std::size_t i = batch * kBatch; i < std::min(all.size(), (batch + 1) * kBatch); ++i) {
+        wanted.push_back(all[i].wanted);
+      }
+      store->get(std::move(wanted),
+                 monotonic_now() + std::chrono::minutes(5),
+                 [&got, batch](const std::vector<transport::Loaded>& loaded) {
+                   got[batch].set_value(static_cast<std::size_t>(std::count_if(
+                       loaded.begin(), loaded.end(), [](const auto& l) { return l.has_value(); })));
+                 });
+    }
+    if (batch >= kAhead) {
+      good += got[batch - kAhead].get_future().get();
+    }
+  }
+  const double wall = watch.wall();
+  const double cpu = watch.cpu();
+  const double bytes = static_cast<double>(good) * static_cast<double>(o.payload);
+  std::printf("get %-28s %6.2f GB/s, %6.2f GB a second of processor; %zu of %zu good\n",
+              way.name,
+              bytes / wall / 1e9,
+              bytes / cpu / 1e9,
+              good,
+              all.size());
+  return {};
+}
+
+void print_verify(const BenchKvOptions& o) {
+  Sample sample = sample_of(0, {});
+  const auto record = make_kv_record(sample.block, payload_of(o.payload));
+  constexpr int kTimes = 20'000;
+  std::size_t good = 0;
+  const Watch watch;
+  for (int i = 0; i < kTimes; ++i) {
+    good += read_kv_record(record, sample.wanted).has_value();
+  }
+  std::printf("verify a record in cache           %6.2f us of processor; %zu of %d good\n",
+              watch.cpu() * 1e6 / kTimes,
+              good,
+              kTimes);
+}
+
+// A store of real index pages over holes; the first record of every segment is real.
+Result<std::vector<KvWanted>> write_sparse(transport::FileIo& io, const BenchKvOptions& o) {
+  const auto pages = static_cast<std::uint32_t>(kv_record_bytes(o.payload) / kKvRecordAlign);
+  constexpr std::int64_t kPerSegment = 2'257;  // of V4.1-Flash in 256 MiB
+  const std::vector<std::byte> payload = payload_of(o.payload);
+  transport::AlignedBuffer page(kPageBytes);
+  transport::AlignedBuffer room(std::size_t{pages} * kPageBytes);
+  std::vector<KvWanted> real;
+  BlockKey parent;
+  for (std::int64_t first = 0; first < o.restart_blocks; first += kPerSegment) {
+    const SegmentName name{
+        IncarnationId{7}, TtlClass::kChat, static_cast<std::uint32_t>(first / kPerSegment)};
+    TRY(const auto file, io.create(to_string(name)));
+    transport::write_header_page(name, unix_millis_now(), page.span());
+    TRY_VOID(io.write(*file, 0, page.span()));
+    transport::IndexPage index;
+    std::uint32_t end = 1;
+    const std::int64_t last = std::min(first + kPerSegment, o.restart_blocks);
+    for (std::int64_t i = first; i < last; ++i) {
+      Sample sample = sample_of(static_cast<std::uint64_t>(i), parent);
+      parent = sample.block.key;
+      if (i == first) {
+        const auto record = make_kv_record(sample.block, payload);
+        std::copy(record.begin(), record.end(), room.span().begin());
+        TRY_VOID(io.write(*file, kPageBytes, room.span()));
+        real.push_back(sample.wanted);
+      }
+      transport::IndexEntry entry;
+      entry.key = sample.block.key;
+      entry.parent = sample.block.parent;
+      entry.number = sample.block.number;
+      entry.time = unix_millis_now();
+      entry.page = end;
+      entry.pages = pages;
+      end += pages;
+      index.entries.push_back(entry);
+      if (index.entries.size() == kEntriesPerPage || i + 1 == last) {
+        index.page = end++;
+        transport::write_index_page(index, name, page.span());
+        TRY_VOID(io.write(*file, std::uint64_t{index.page} * kPageBytes, page.span()));
+        index = {0, index.page, index.first + index.entries.size(), {}};
+      }
+    }
+  }
+  return real;
+}
+
+Result<void> print_restart(const std::filesystem::path& directory, const BenchKvOptions& o) {
+  const Way way{"restart", FileWay::kAny, true, 4};
+  {
+    // Makes the directory a store.
+    TRY(const auto store, open(directory, way));
+  }
+  transport::BlockStoreParams params;
+  params.directory = directory;
+  TRY(const auto io, transport::open_file_io(params));
+  TRY(const std::vector<KvWanted> real, write_sparse(*io, o));
+  const Watch watch;
+  TRY(const auto store, open(directory, way));
+  const std::size_t first = get(*store, {real.front()});
+  const double first_wall = watch.wall();
+  const std::size_t good = get(*store, real);
+  get(*store, {KvWanted{}});  // unknown: answered when everything is read
+  const double wall = watch.wall();
+  const BlockStore::Use use = store->use();
+  std::printf(
+      "restart with %lld blocks: first hit %.2f s, all read %.2f s (%.2f s of processor), "
+      "%zu of %zu reads good, %lld corrupt, index %.0f MB\n",
+      static_cast<long long>(use.blocks),
+      first == 1 ? first_wall : -1,
+      wall,
+      watch.cpu(),
+      good,
+      real.size(),
+      static_cast<long long>(use.corrupt),
+      static_cast<double>(use.index.value) / 1e6);
+  return {};
+}
+
+Result<void> bench(const BenchKvOptions& o) {
+  const std::filesystem::path directory = o.directory;
+  const std::vector<Sample> all = samples(o.blocks);
+  std::printf("%lld blocks of %lld bytes, batches of %zu\n",
+              static_cast<long long>(o.blocks),
+              static_cast<long long>(o.payload),
+              kBatch);
+  constexpr Way kPuts[] = {{"io_uring, O_DIRECT", FileWay::kAny, true, 4},
+                           {"pwrite, O_DIRECT", FileWay::kThreads, true, 4},
+                           {"pwrite, page cache", FileWay::kThreads, false, 4}};
+  int number = 0;
+  for (const Way& way : kPuts) {
+    TRY_VOID(print_puts(directory / ("put" + std::to_string(number++)), way, all, o));
+  }
+  constexpr Way kGets[] = {{"io_uring, O_DIRECT", FileWay::kAny, true, 2},
+                           {"pread, O_DIRECT", FileWay::kThreads, true, 8},
+                           {"pread, page cache, 1 reader", FileWay::kThreads, false, 1},
+                           {"pread, page cache, 2 readers", FileWay::kThreads, false, 2}};
+  for (const Way& way : kGets) {
+    TRY_VOID(print_gets(directory / "put2", way, all, o));
+  }
+  print_verify(o);
+  if (o.restart_blocks > 0) {
+    TRY_VOID(print_restart(directory / "restart", o));
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_bench_kv(const BenchKvOptions& options) {
+  std::error_code error;
+  if (!std::filesystem::is_empty(options.directory, error) && !error) {
+    return report({Code::kMisconfigured,
+                   options.directory + " is not empty; name a directory that may be emptied"});
+  }
+  const Result<void> done = bench(options);
+  std::filesystem::remove_all(options.directory, error);
+  return done ? 0 : report(done.error());
+}
+
+}  // namespace shoal::tools
