@@ -55,7 +55,7 @@ void RawSocket::write(std::span<const std::byte> bytes) {
 
 void RawSocket::write_frame(FrameHeader header, std::span<const std::byte> payload) {
   header.length = static_cast<std::uint32_t>(payload.size());
-  header.checksum = transport::crc32c(payload);
+  header.checksum = crc32c(payload);
   const transport::HeaderBytes encoded = encode(header);
   std::vector<std::byte> frame(encoded.begin(), encoded.end());
   frame.insert(frame.end(), payload.begin(), payload.end());

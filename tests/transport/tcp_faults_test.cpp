@@ -32,7 +32,7 @@ struct FaultBed : TwoNodes<TcpRow> {
 
   Hello hello() const {
     Hello hello;
-    hello.cluster = transport::crc32c(std::as_bytes(std::span(std::string_view("conformance"))));
+    hello.cluster = crc32c(std::as_bytes(std::span(std::string_view("conformance"))));
     hello.from = NodeId{3};
     hello.from_incarnation = IncarnationId{1};
     hello.to = a->id;
@@ -104,8 +104,8 @@ TEST_CASE("a frame's header survives its encoding, and no bit of it may turn") {
 
 TEST_CASE("the checksum is CRC-32C, in one piece or several") {
   const auto text = std::as_bytes(std::span(std::string_view("123456789")));
-  CHECK(transport::crc32c(text) == 0xe3069283);  // the check value of the CRC catalogue
-  CHECK(transport::crc32c(text.subspan(4), transport::crc32c(text.first(4))) == 0xe3069283);
+  CHECK(crc32c(text) == 0xe3069283);  // the check value of the CRC catalogue
+  CHECK(crc32c(text.subspan(4), crc32c(text.first(4))) == 0xe3069283);
 }
 
 TEST_CASE("garbage at the port ends its connection only") {
