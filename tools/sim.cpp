@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -56,10 +57,15 @@ Result<std::vector<Named>> read_scenarios(const std::vector<std::string>& paths)
       files.push_back(path);
       continue;
     }
+    const std::size_t before = files.size();
     for (const auto& entry : fs::directory_iterator(path)) {
       if (entry.path().extension() == ".txtpb") {
         files.push_back(entry.path().string());
       }
+    }
+    if (files.size() == before) {
+      return fail(Code::kMisconfigured,
+                  path + ": has no scenario files (*.txtpb); name another folder");
     }
   }
   std::sort(files.begin(), files.end());
@@ -413,6 +419,10 @@ int run_sim(const SimOptions& options) {
     }
     seeds = *range;
     stop_after_a_seed();
+  }
+  if (seeds.second == std::numeric_limits<std::uint64_t>::max()) {
+    std::fprintf(stderr, "shoal: --seed, --seeds: a seed is a number from 0 to 2^64 - 2\n");
+    return 2;
   }
   auto run = plan_run(options, seeds);
   if (!run) {

@@ -158,6 +158,31 @@ Result<void> check_reaches(const std::string& counter) {
                   (nearest ? "nearest: " + *nearest : "known: " + listed(known)));
 }
 
+Result<void> check_range(const char* field,
+                         std::int64_t value,
+                         std::int64_t low,
+                         std::int64_t high) {
+  if (value < low || value > high) {
+    return fail(Code::kMisconfigured,
+                std::string(field) + ": " + std::to_string(value) + " is outside " +
+                    std::to_string(low) + " .. " + std::to_string(high));
+  }
+  return {};
+}
+
+Result<void> check_sizes(const scenario::Scenario& scenario) {
+  constexpr std::int64_t kMost = 1'000'000;
+  const scenario::Workload& workload = scenario.workload();
+  TRY_VOID(check_range("device.blocks", scenario.device().blocks(), 1, kMost));
+  TRY_VOID(check_range("device.sequences", scenario.device().sequences(), 1, kMost));
+  TRY_VOID(check_range("workload.requests", workload.requests(), 0, kMost));
+  TRY_VOID(check_range("workload.burst", workload.burst(), 0, kMost));
+  TRY_VOID(check_range("workload.prompt_min", workload.prompt_min(), 1, kMost));
+  TRY_VOID(check_range("workload.answer_min", workload.answer_min(), 1, kMost));
+  TRY_VOID(check_range("settle_s", scenario.settle_s(), 0, kMost));
+  return validate(scenario.config());
+}
+
 Result<void> check(const scenario::Scenario& scenario) {
   std::vector<NodeRoles> nodes;
   for (const std::string& words : scenario.node()) {
@@ -165,6 +190,7 @@ Result<void> check(const scenario::Scenario& scenario) {
     nodes.push_back(roles);
   }
   TRY_VOID(check_roles(nodes));
+  TRY_VOID(check_sizes(scenario));
   TRY_VOID(model_of(scenario));
   for (const scenario::Fault& fault : scenario.fault()) {
     TRY_VOID(check_fault(fault, nodes));

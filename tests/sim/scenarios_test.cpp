@@ -139,6 +139,16 @@ TEST_CASE("a scenario that names what does not exist is refused by name") {
   CHECK(says(refusal("node: \"all\" reaches: \"x\""), "known: finished, "));
 }
 
+TEST_CASE("a scenario whose numbers no run could keep to is refused by the field") {
+  const std::string nodes = "node: \"all\" ";
+  CHECK(says(refusal(nodes + "device { blocks: 0 }"), "device.blocks: 0 is outside 1 .. "));
+  CHECK(says(refusal(nodes + "device { sequences: -1 }"), "device.sequences"));
+  CHECK(says(refusal(nodes + "workload { requests: -1 }"), "workload.requests"));
+  CHECK(says(refusal(nodes + "workload { answer_min: 0 }"), "workload.answer_min"));
+  CHECK(says(refusal(nodes + "settle_s: -1"), "settle_s"));
+  CHECK(says(refusal(nodes + "config { supervisor { heartbeat_ms: 0 } }"), "heartbeat_ms"));
+}
+
 TEST_CASE("a scenario that lacks a role is refused by the role") {
   CHECK(says(refusal("node: \"gateway\" node: \"prefill decode\""), "no node has the role router"));
   CHECK(says(refusal("node: \"router prefill decode\""), "no node has the role gateway"));
