@@ -50,6 +50,7 @@ struct NodeOptions {
   HealthLimits health;
   std::int64_t restarts = 0;
   Nanos restart_window{0};
+  Nanos kv_load{0};  // longest wait for blocks of the store
 };
 
 struct LinkLimits {
@@ -140,6 +141,7 @@ struct NodeContext {
   std::atomic<bool> serving{true};          // false once and for all when the supervisor gave up
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
+  KvParts kv{};                             // without a store: none is kept
 
   transport::Transport* transport() const {
     return cluster == nullptr ? nullptr : cluster->transport;

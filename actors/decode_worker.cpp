@@ -13,6 +13,11 @@
 namespace shoal {
 namespace {
 
+// With the row that runs next, and it is to be stored.
+bool completes_block(const Handover& sequence) {
+  return sequence.placement->kv != nullptr && (sequence.position + 1) % kBlockTokens == 0;
+}
+
 struct DecodeWorker {
   static inline const char* name = "decode_worker";
 
@@ -20,6 +25,7 @@ struct DecodeWorker {
     EpochId epoch;
     StepId step;
     std::vector<AttemptKey> rows;
+    std::vector<AttemptKey> saves;  // of the rows that complete a block
   };
 
   // Its KV is on the way.
@@ -56,6 +62,7 @@ struct DecodeWorker {
   void lose_arriving(const AttemptKey& key, const Error& error);
   void lose(const Placement& placement, const Error& error) const;
   kernels::RowRun row_run(const Handover& sequence) const;
+  void store(const Running& step, const std::vector<kernels::BlockBytes>& saved);
   bool advance(Handover& sequence,
                const kernels::RunResult& result,
                ShardBatches& batches,
@@ -158,7 +165,7 @@ void DecodeWorker::lose(const Placement& placement, const Error& error) const {
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
-  running = Running{message.epoch, message.step, {}};
+  running = Running{message.epoch, message.step, {}, {}};
   kernels::Launch launch;
   launch.plan.id = message.step;
   launch.plan.epoch = message.epoch;
@@ -170,6 +177,10 @@ void DecodeWorker::step(const DecodeStep& message) {
       running->rows.push_back(key);
       launch.plan.runs.push_back(row_run(sequence->second));
       leases.push_back(sequence->second.kv);
+      if (completes_block(sequence->second)) {
+        running->saves.push_back(key);
+        launch.saves.push_back(launch.plan.runs.back().blocks.back());
+      }
     }
   }
   // The leases ride with the launch: no block is given away under a running step, whoever dies.
@@ -209,6 +220,7 @@ void DecodeWorker::computed(const DecodeComputed& message) {
     lose_all(step, message.step.result.error());
     return;
   }
+  store(step, message.step.saved);
   ShardBatches batches;
   std::vector<std::pair<PlacementPtr, AnswerDone>> done;
   DecodeStepDone report{.epoch = step.epoch, .step = step.step, .rank = rank, .ended = {}};
@@ -225,6 +237,30 @@ void DecodeWorker::computed(const DecodeComputed& message) {
     notify(seat.router_of(*placement), std::move(ended));
   }
   notify(seat.wiring->here().decode_group, std::move(report));
+}
+
+// Each row's token is part of its sequence now.
+void DecodeWorker::store(const Running& step, const std::vector<kernels::BlockBytes>& saved) {
+  StoreKv message;
+  for (const AttemptKey& key : step.rows) {
+    const auto sequence = sequences.find(key);
+    if (sequence == sequences.end() || sequence->second.placement->kv == nullptr) {
+      continue;
+    }
+    const Placement& placement = *sequence->second.placement;
+    auto block = extend(sequence->second.chain, sequence->second.token);
+    const auto save = std::find(step.saves.begin(), step.saves.end(), key);
+    if (block && save != step.saves.end()) {
+      block->number = static_cast<std::uint32_t>(sequence->second.position / kBlockTokens);
+      block->provenance = provenance_of(placement.basis);
+      block->ttl = placement.kv->ttl;
+      message.blocks.push_back(
+          {*block, saved.at(static_cast<std::size_t>(save - step.saves.begin()))});
+    }
+  }
+  if (!message.blocks.empty()) {
+    notify(seat.wiring->kv_client, std::move(message));
+  }
 }
 
 // False: the answer is complete.

@@ -13,9 +13,11 @@
 #include "actors/caf.h"
 #include "actors/front_door.h"
 #include "actors/kv_lease.h"
+#include "actors/kv_names.h"
 #include "actors/link.h"
 #include "actors/policy/answer_end.h"
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/kv_reuse.h"
 #include "actors/policy/membership.h"
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_rows.h"
@@ -26,6 +28,7 @@
 #include "schemas/ids.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "transport/block_store.h"
 #include "transport/cluster_store.h"
 
 namespace shoal {
@@ -61,6 +64,7 @@ struct Placement {
   int length_class = 0;
   Nanos work{0};
   std::int64_t blocks = 0;  // worst case
+  KvNamesPtr kv;            // null: none of its blocks is stored or loaded
 
   AttemptKey key() const { return {submission->request, submission->attempt}; }
 };
@@ -79,6 +83,7 @@ struct Handover {
   Position position = 0;  // of `token`, which is sent to the client but not computed yet
   TokenId token = 0;
   std::int64_t answered = 0;  // tokens of the answer so far, `token` included
+  KvChain chain{};            // up to `position`, if its blocks are stored
 
   AttemptKey key() const { return placement->key(); }
 };
@@ -140,13 +145,21 @@ struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_
 // balancer): the node that had it could not go on with it
 struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 
+// The KV store: between the parts of a node and its kv client. All local.
+struct LookUpKv { SubmissionPtr submission; };                          // router
+struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; std::uint64_t lineage = 0; };
+struct LoadKv { PlacementPtr placement; };                              // prefill group
+struct KvLoaded { AttemptKey key; Result<std::vector<kernels::BlockBytes>> blocks; };
+struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
+struct KvRead { AttemptKey key; std::vector<KvWanted> wanted; std::vector<transport::Loaded> blocks; };  // the store
+
 // Prefill.
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
 struct KvReleased {};                             // local: a lease to the group that took it
 // wire: group to balancers, after every change; `received` counts placements of the receiver's router,
 // `blocks` is the whole KV memory of a rank
 struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; };
-struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; };
+struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; std::vector<kernels::BlockBytes> loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
 // local: launch thread to worker, the KV of a sequence that goes to another process
@@ -198,6 +211,7 @@ using RouterActor = Interface<void(Rewire),
                               void(Submit),
                               void(StopStream),
                               void(CloseRequest),
+                              void(KvFound),
                               void(PrefillPlaced),
                               void(PrefillStarted),
                               void(PrefillDone),
@@ -220,6 +234,7 @@ using PrefillGroupActor =
               void(Tick),  // backstop for a memory release that was told to a predecessor
               void(PlacePrefill),
               void(ReleaseAttempt),
+              void(KvLoaded),
               void(KvReleased),
               void(PrefillStepDone)>;
 
@@ -255,6 +270,14 @@ using DecodeWorkerActor = Interface<void(Rewire),
                                     void(KvImported),
                                     void(DecodeStep),
                                     void(DecodeComputed)>;
+
+// One per node that has a KV store.
+using KvClientActor = Interface<void(Rewire),
+                                void(Ping),
+                                void(LookUpKv),  // answered by KvFound
+                                void(LoadKv),    // answered by KvLoaded
+                                void(KvRead),
+                                void(StoreKv)>;
 
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
@@ -306,6 +329,7 @@ struct Wiring {
   std::vector<NodeParts> nodes{1};                  // by NodeId
   std::vector<PrefillWorkerActor> prefill_workers;  // of this node, one per rank
   std::vector<DecodeWorkerActor> decode_workers;    // of this node, one per rank
+  KvClientActor kv_client;                          // of this node; null: it has no KV store
 
   const NodeParts& here() const { return nodes[self.value]; }
 
@@ -371,6 +395,12 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::AnswerDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::AttemptLost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::AttemptRefused)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ReleaseAttempt)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LookUpKv)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFound)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LoadKv)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoaded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlacePrefill)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillLoad)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvReleased)

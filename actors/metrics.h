@@ -43,7 +43,16 @@ struct NodeMetrics {
   Value kv_sequences{0};       // gauge
   Value kv_sequences_free{0};  // gauge
 
-  Value link_waiting{0};       // gauge, bytes that wait for nodes that do not keep up
+  // The KV store.
+  Value kv_hits{0};
+  Value kv_hit_tokens{0};
+  Value kv_misses{0};
+  Value kv_loads_failed{0};
+  Value kv_corrupt{0};
+  Value kv_stored{0};   // blocks
+  Value kv_dropped{0};  // blocks that it did not take
+
+  Value link_waiting{0};  // gauge, bytes that wait for nodes that do not keep up
 
   // Faults.
   Value parts_lost{0};

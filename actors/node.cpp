@@ -12,6 +12,7 @@
 #include "actors/decode_worker.h"
 #include "actors/gateway.h"
 #include "actors/interfaces.h"
+#include "actors/kv_client.h"
 #include "actors/membership.h"
 #include "actors/peer.h"
 #include "actors/prefill_balancer.h"
@@ -93,6 +94,7 @@ NodeOptions node_options(const Config& config) {
                     milliseconds(supervisor.stall_ms())};
   options.restarts = supervisor.restarts();
   options.restart_window = milliseconds(supervisor.restart_window_ms());
+  options.kv_load = milliseconds(config.kv().load_ms());
   return options;
 }
 
@@ -107,6 +109,9 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
   blueprint.pipeline = [&system, node, workers = blueprint](Wiring& wiring) {
     NodeParts& parts = wiring.nodes[wiring.self.value];
     const NodeRoles& roles = node->roles;
+    if (node->kv.store != nullptr && (roles.router || roles.has_device())) {
+      wiring.kv_client = spawn_kv_client(system, node, part::kKvClient);
+    }
     if (roles.router) {
       parts.router = spawn_router(system, node, part::kRouter);
       for (int k = 0; k < kPrefillClasses; ++k) {
@@ -230,6 +235,9 @@ class ActorNode final : public Node {
         context_->cluster->links->stop();
         context_->cluster->transport->stop();
       }
+      if (context_->kv.store != nullptr) {
+        context_->kv.store->stop();
+      }
       context_->log.event(LogLevel::kInfo, "node.stopped", {{"empty", empty_}});
     }
     return empty_;
@@ -351,7 +359,8 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
       .timelines = TimelineBoard(static_cast<std::size_t>(config.request().timelines())),
       .serving = true,
       .cluster = {},
-      .buffers = 0});
+      .buffers = 0,
+      .kv = std::move(parts.kv)});
   if (parts.backend != nullptr) {
     context->devices = {{parts.backend, parts.launcher}};
   }

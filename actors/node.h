@@ -10,6 +10,7 @@
 
 #include "actors/config.h"
 #include "actors/front_door.h"
+#include "actors/kv_names.h"
 #include "actors/link.h"
 #include "actors/log.h"
 #include "actors/metrics.h"
@@ -49,6 +50,7 @@ struct Parts {
   EventLog::Sink log;                     // any thread
   std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured
   std::optional<ClusterParts> cluster;    // none: this node is the whole cluster
+  KvParts kv{};                           // without a store: every prompt is computed whole
 };
 
 class Node : public FrontDoor {

@@ -36,6 +36,18 @@ Result<void> check_sampling(const Sampling& sampling) {
   return {};
 }
 
+// A later attempt keeps its basis; with a hit it does so as long as the hit is there.
+Basis basis_of(const Submission& submission, const PlacementLimits& limits, const KvFound& found) {
+  if (submission.basis && submission.basis->hit == 0) {
+    return *submission.basis;
+  }
+  return first_basis(submission.basis ? submission.basis->mode : submission.mode,
+                     static_cast<Position>(submission.prompt->size()),
+                     limits.window,
+                     found.reuse,
+                     found.lineage);
+}
+
 }  // namespace
 
 PlacementLimits placement_limits(const NodeContext& node) {
@@ -50,12 +62,9 @@ PlacementLimits placement_limits(const NodeContext& node) {
   return limits;
 }
 
-Result<Placement> make_placement(SubmissionPtr submission,
-                                 const PlacementLimits& limits,
-                                 const CostModel& cost) {
-  const auto prompt = static_cast<Position>(submission->prompt->size());
-  const auto forced = static_cast<std::int64_t>(submission->forced.size());
-  if (submission->attempt.value > limits.attempts) {
+Result<void> check_submission(const Submission& submission, const PlacementLimits& limits) {
+  const auto prompt = static_cast<Position>(submission.prompt->size());
+  if (submission.attempt.value > limits.attempts) {
     return fail(
         Code::kUnavailable,
         "the request was tried " + std::to_string(limits.attempts) + " times; send it again later");
@@ -69,11 +78,11 @@ Result<Placement> make_placement(SubmissionPtr submission,
                     " tokens, prompt and answer together may have " +
                     std::to_string(limits.context));
   }
-  TRY_VOID(check_tokens(*submission, limits));
-  TRY_VOID(check_sampling(submission->sampling));
+  TRY_VOID(check_tokens(submission, limits));
+  TRY_VOID(check_sampling(submission.sampling));
   const std::int64_t answer =
-      answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
-  if (forced >= answer) {
+      answer_ceiling(prompt, submission.sampling.max_tokens, limits.context);
+  if (std::ssize(submission.forced) >= answer) {
     return fail(Code::kInternal, "an attempt was made of an answer that is complete");
   }
   const std::int64_t blocks = worst_case_blocks(prompt, answer);
@@ -83,14 +92,28 @@ Result<Placement> make_placement(SubmissionPtr submission,
                     " KV blocks, the device has " + std::to_string(limits.blocks) +
                     ": lower max_tokens or shorten the prompt");
   }
+  return {};
+}
+
+Placement make_placement(SubmissionPtr submission,
+                         const PlacementLimits& limits,
+                         const CostModel& cost,
+                         const KvFound& found) {
+  const auto prompt = static_cast<Position>(submission->prompt->size());
+  const std::int64_t answer =
+      answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
   Placement placement;
-  placement.basis =
-      submission->basis.value_or(first_basis(submission->mode, prompt, limits.window));
-  placement.span = {prompt, prompt + forced, placement.basis.mode};
+  placement.basis = basis_of(*submission, limits, found);
+  placement.span = {prompt,
+                    prompt + std::ssize(submission->forced),
+                    placement.basis.mode,
+                    found.reuse.hit,
+                    found.reuse.start};
   placement.rules = answer_rules(submission->sampling, answer, limits.eos);
-  placement.work = cost.chunk(placement.span.total, 0);
+  placement.work = cost.chunk(placement.span.total - found.reuse.start, found.reuse.start);
   placement.length_class = prefill_class(placement.work, limits.bounds);
-  placement.blocks = blocks;
+  placement.blocks = worst_case_blocks(prompt, answer);
+  placement.kv = found.names;
   placement.submission = std::move(submission);
   return placement;
 }

@@ -20,9 +20,14 @@ struct PlacementLimits {
 
 PlacementLimits placement_limits(const NodeContext& node);
 
-Result<Placement> make_placement(SubmissionPtr submission,
-                                 const PlacementLimits& limits,
-                                 const CostModel& cost);
+// Sizes and ids. An error is final for the attempt.
+Result<void> check_submission(const Submission& submission, const PlacementLimits& limits);
+
+// Of a submission that passed the check. `found`: what it takes from the KV store.
+Placement make_placement(SubmissionPtr submission,
+                         const PlacementLimits& limits,
+                         const CostModel& cost,
+                         const KvFound& found = {});
 
 // What was asked, and what was decided about it, for the timeline.
 TimelineFields timeline_fields(const Submission& submission, Instant now);

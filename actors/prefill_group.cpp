@@ -13,6 +13,17 @@
 namespace shoal {
 namespace {
 
+// From another process a placement comes without the keys of its blocks.
+PlacementPtr with_keys(const PlacementPtr& placement) {
+  if (placement->kv == nullptr || !placement->kv->keys.empty()) {
+    return placement;
+  }
+  auto named = std::make_shared<Placement>(*placement);
+  named->kv = std::make_shared<const KvNames>(
+      name_blocks(placement->kv->root, placement->kv->ttl, *placement->submission));
+  return named;
+}
+
 struct PrefillGroup {
   static inline const char* name = "prefill_group";
 
@@ -27,6 +38,8 @@ struct PrefillGroup {
     KvLeasePtr kv;  // from the first chunk on
     Position done = 0;
     bool stays = true;  // decode goes on on this device; else in another process
+    bool loading = false;
+    std::vector<kernels::BlockBytes> loads{};  // until the first chunk
   };
 
   // Its prefill is over; the rank copies its KV out or has it on offer, until it is released.
@@ -50,12 +63,14 @@ struct PrefillGroup {
   void rewire(const Rewire& message);
   void place(const PlacePrefill& message);
   void release(const ReleaseAttempt& message);
+  void loaded(KvLoaded& message);
   void step_done(const PrefillStepDone& message);
   void tick();
   void lose(std::uint32_t rank);
   void lose_leaving(std::uint32_t rank);
   void lose_router(NodeId router);
 
+  void begin(const Held& work);
   bool running() const;
   void run_step();
   bool admit(const PrefillChunk& chunk);
@@ -83,10 +98,43 @@ void PrefillGroup::place(const PlacePrefill& message) {
   const bool stays =
       static_cast<bool>(seat.wiring->here().decode_group) && placement.router == seat.wiring->self;
   const Position start = placement.span.start;
-  if (!held.try_emplace(placement.key(), Held{message.placement, nullptr, start, stays}).second) {
+  const auto [entry, added] =
+      held.try_emplace(placement.key(), Held{with_keys(message.placement), nullptr, start, stays});
+  if (!added) {
     report();  // placed twice: somebody's mistake, which must not bring the group down
     return;
   }
+  if (placement.span.hit == 0) {
+    begin(entry->second);
+  } else if (seat.wiring->kv_client) {
+    entry->second.loading = true;
+    notify(seat.wiring->kv_client, LoadKv{entry->second.placement});
+  } else {
+    give_up(placement.key(), Error{Code::kUnavailable, "the prefill node has no KV store"});
+  }
+  run_step();
+  report();
+}
+
+void PrefillGroup::loaded(KvLoaded& message) {
+  const auto entry = held.find(message.key);
+  if (entry == held.end() || !entry->second.loading) {
+    return;  // released meanwhile
+  }
+  if (message.blocks) {
+    entry->second.loading = false;
+    entry->second.loads = *std::move(message.blocks);
+    begin(entry->second);
+  } else {
+    give_up(message.key, message.blocks.error());
+  }
+  ++seat.progress;
+  run_step();
+  report();
+}
+
+void PrefillGroup::begin(const Held& work) {
+  const Placement& placement = *work.placement;
   PrefillJob job;
   job.request = placement.submission->request;
   job.attempt = placement.submission->attempt;
@@ -95,16 +143,13 @@ void PrefillGroup::place(const PlacePrefill& message) {
   job.work = placement.work;
   job.arrived = seat.node->now();
   job.deadline = placement.submission->deadline;
-  job.done = start;
-  job.blocks = stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
+  job.done = work.done;
+  job.blocks = work.stays ? placement.blocks : worst_case_blocks(placement.span.total, 0);
   if (job.blocks > largest_rank()) {  // its balancer did not know yet
     give_up(placement.key(), Error{Code::kNoCapacity, "the request is larger than the KV memory"});
-    report();
     return;
   }
   schedule->add(job);
-  run_step();
-  report();
 }
 
 void PrefillGroup::release(const ReleaseAttempt& message) {
@@ -163,8 +208,13 @@ void PrefillGroup::send_orders(std::uint32_t rank) {
   PrefillStep message{.epoch = ranks[rank].epoch, .step = step, .orders = {}};
   for (const PrefillChunk& chunk : chunks) {
     if (chunk.rank == rank) {
-      const Held& work = held.at({chunk.request, chunk.attempt});
-      message.orders.push_back({work.placement, work.kv, work.done, chunk.rows, work.stays});
+      Held& work = held.at({chunk.request, chunk.attempt});
+      message.orders.push_back({work.placement,
+                                work.kv,
+                                work.done,
+                                chunk.rows,
+                                work.stays,
+                                std::exchange(work.loads, {})});
     }
   }
   if (!message.orders.empty()) {
@@ -299,7 +349,14 @@ std::int64_t PrefillGroup::largest_rank() const {
 }
 
 void PrefillGroup::report() {
-  const PrefillBacklog backlog = schedule->backlog();
+  PrefillBacklog backlog = schedule->backlog();
+  for (const auto& [key, work] : held) {
+    if (work.loading) {
+      ++backlog.waiting[static_cast<std::size_t>(work.placement->length_class)];
+      backlog.work += work.placement->work;
+      backlog.empty = false;
+    }
+  }
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
       notify(balancer, PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank()});
@@ -317,13 +374,14 @@ PrefillGroupActor::behavior_type prefill_group(
   send_after(self, state.seat.node->options.tick, Tick{});
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
-      [self](const Ping&) { self->state.seat.answer_ping(self->state.schedule->size() > 0); },
+      [self](const Ping&) { self->state.seat.answer_ping(!self->state.held.empty()); },
       [self](const Tick&) {
         self->state.tick();
         send_after(self, self->state.seat.node->options.tick, Tick{});
       },
       [self](const PlacePrefill& m) { self->state.place(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](KvLoaded& m) { self->state.loaded(m); },
       [self](const KvReleased&) { self->state.run_step(); },
       [self](const PrefillStepDone& m) { self->state.step_done(m); },
   };

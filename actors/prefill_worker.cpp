@@ -25,6 +25,17 @@ struct Outcome {
   std::vector<std::pair<PlacementPtr, Error>> lost;
 };
 
+// What the order completes and was not loaded, as numbers in its sequence.
+std::vector<std::size_t> finished_blocks(const PrefillOrder& order) {
+  std::vector<std::size_t> blocks;
+  const Position first = std::max(order.placement->span.hit, order.done) / kBlockTokens;
+  for (Position b = first; order.placement->kv && (b + 1) * kBlockTokens <= order.done + order.rows;
+       ++b) {
+    blocks.push_back(static_cast<std::size_t>(b));
+  }
+  return blocks;
+}
+
 // On offer for as long as it lives.
 class BufferOffer {
  public:
@@ -69,6 +80,7 @@ struct PrefillWorker {
   void computed(const PrefillComputed& message);
 
   kernels::RowRun row_run(const PrefillOrder& order) const;
+  void store(const PrefillStep& done, const std::vector<kernels::BlockBytes>& saved) const;
   void finish_order(const PrefillOrder& order,
                     const kernels::RunResult& result,
                     Outcome& outcome) const;
@@ -102,6 +114,12 @@ void PrefillWorker::step(PrefillStep& message) {
     if (order.done == order.placement->span.start) {
       launch.fresh.push_back(order.kv->sequence());
     }
+    for (std::size_t b = 0; b < order.loads.size(); ++b) {
+      launch.loads.push_back({order.kv->blocks()[b], order.loads[b]});
+    }
+    for (const std::size_t block : finished_blocks(order)) {
+      launch.saves.push_back(order.kv->blocks()[block]);
+    }
     seat.node->metrics.prefill_rows += order.rows;
   }
   // The leases ride with the launch: no block is given away under a running step, whoever dies.
@@ -118,18 +136,13 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   kernels::RowRun run;
   run.sequence = order.kv->sequence();
   run.first = rows.first;
-  const auto token = [&placement, &submission](Position p) {
-    return p < placement.span.prompt
-               ? (*submission.prompt)[static_cast<std::size_t>(p)]
-               : submission.forced[static_cast<std::size_t>(p - placement.span.prompt)];
-  };
   for (Position p = rows.first; p < rows.first + rows.count; ++p) {
-    run.tokens.push_back(token(p));
+    run.tokens.push_back(token_at(submission, p));
   }
   for (Position p = std::max<Position>(0, rows.first - kernels::kHistoryTokens);
        rows.begins && p < rows.first;
        ++p) {
-    run.history.push_back(token(p));
+    run.history.push_back(token_at(submission, p));
   }
   run.stack = rows.encoder_only ? kernels::Stack::kEncoder : kernels::Stack::kAll;
   run.finishes_prompt = rows.finishes_prompt;
@@ -161,6 +174,7 @@ void PrefillWorker::computed(const PrefillComputed& message) {
       finish_order(order, step.result->runs[i], outcome);
     }
   }
+  store(done, step.saved);
   ++seat.progress;
   ++seat.node->metrics.prefill_steps;
   seat.node->metrics.prefill_compute_ns += step.compute.count();
@@ -170,6 +184,25 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   }
   send(outcome);
   notify(seat.wiring->here().prefill_group, std::move(report));
+}
+
+void PrefillWorker::store(const PrefillStep& done,
+                          const std::vector<kernels::BlockBytes>& saved) const {
+  StoreKv message;
+  for (const PrefillOrder& order : done.orders) {
+    for (const std::size_t block : finished_blocks(order)) {
+      if (message.blocks.size() == saved.size()) {
+        break;  // the step failed
+      }
+      const Placement& placement = *order.placement;
+      KvBlock header = header_of(*placement.kv, *placement.submission, block);
+      header.provenance = provenance_of(placement.basis);
+      message.blocks.push_back({header, saved[message.blocks.size()]});
+    }
+  }
+  if (!message.blocks.empty()) {
+    notify(seat.wiring->kv_client, std::move(message));
+  }
 }
 
 // The first token: sent from here, decode starts from it.
@@ -184,6 +217,7 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   const std::int64_t answered = static_cast<std::int64_t>(placement.submission->forced.size()) + 1;
   TokenRun run = token_run(placement, result, placement.span.total, answered);
   run.basis = placement.basis;
+  run.cached_tokens = placement.basis.hit;
   if (run.finish != Finish::kNone) {
     outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
@@ -194,7 +228,10 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
                              .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
                              .position = placement.span.total,
                              .token = result.token,
-                             .answered = answered});
+                             .answered = answered,
+                             .chain = placement.kv == nullptr
+                                          ? KvChain{}
+                                          : chain_of(*placement.kv, *placement.submission)});
   }
   seat.node->log.event(
       LogLevel::kDebug,

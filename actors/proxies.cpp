@@ -64,6 +64,7 @@ RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {
           forwards<Submit>(self),
           forwards<StopStream>(self),
           forwards<CloseRequest>(self),
+          stays<KvFound>(),
           stays<PrefillPlaced>(),
           forwards<PrefillStarted>(self),
           forwards<PrefillDone>(self),
@@ -91,6 +92,7 @@ PrefillGroupActor::behavior_type prefill_group(Pointer<PrefillGroupActor> self, 
           stays<Tick>(),
           forwards<PlacePrefill>(self),
           forwards<ReleaseAttempt>(self),
+          stays<KvLoaded>(),
           stays<KvReleased>(),
           stays<PrefillStepDone>()};
 }

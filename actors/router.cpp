@@ -68,6 +68,7 @@ struct Router {
   void submit(const Submit& message);
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
+  void kv_found(const KvFound& m);
   void prefill_placed(const PrefillPlaced& m);
 
   void prefill_started(const PrefillStarted& m) {
@@ -85,6 +86,8 @@ struct Router {
   void refused(const AttemptRefused& m);
   void look_at_deadlines();
 
+  void place(Entry& entry, const KvFound& found);
+  void tell_basis_changed(const Entry& entry) const;
   Entry* find(const AttemptKey& key);
   bool site_lost(const Entry& entry) const;
   bool can_hand_over_again(const Entry& entry) const;
@@ -131,14 +134,43 @@ void Router::submit(const Submit& message) {
                        "request.received",
                        {{"request", submission->request}, {"attempt", submission->attempt}});
   note(entry, seat.wiring->self, "received", timeline_fields(*submission, now));
-  auto placement = make_placement(submission, limits, *cost);
-  if (!placement) {
-    on(entry.key(), RequestEvent::kRefused, {.error = placement.error()});
-    return;
+  if (const auto checked = check_submission(*submission, limits); !checked) {
+    on(entry.key(), RequestEvent::kRefused, {.error = checked.error()});
+  } else if (seat.wiring->kv_client) {
+    notify(seat.wiring->kv_client, LookUpKv{submission});
+  } else {
+    place(entry, {});
   }
-  placement->router = seat.wiring->self;
-  entry.placement = std::make_shared<const Placement>(*std::move(placement));
+}
+
+void Router::kv_found(const KvFound& message) {
+  Entry* entry = find(message.key);
+  if (entry != nullptr && entry->placement == nullptr) {
+    place(*entry, message);
+  }
+}
+
+void Router::place(Entry& entry, const KvFound& found) {
+  Placement placement = make_placement(entry.submission, limits, *cost, found);
+  placement.router = seat.wiring->self;
+  entry.placement = std::make_shared<const Placement>(std::move(placement));
+  tell_basis_changed(entry);
   on(entry.key(), RequestEvent::kAccepted, {.fields = timeline_fields(*entry.placement)});
+}
+
+// Blocks that the attempts before took are gone, or others are in their place.
+void Router::tell_basis_changed(const Entry& entry) const {
+  const std::optional<Basis>& before = entry.submission->basis;
+  const Basis& basis = entry.placement->basis;
+  if (before && *before != basis) {
+    seat.node->log.event(LogLevel::kWarning,
+                         "request.basis_changed",
+                         {{"request", entry.submission->request},
+                          {"attempt", entry.submission->attempt},
+                          {"hit", basis.hit},
+                          {"before", before->hit}});
+    note(entry, seat.wiring->self, "basis_changed", {{"hit", basis.hit}, {"before", before->hit}});
+  }
 }
 
 // Work that was under way on a node that is lost is tried again; answers that no gateway waits for
@@ -519,6 +551,7 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const Submit& m) { self->state.submit(m); },
       [self](const StopStream& m) { self->state.stop(m); },
       [self](const CloseRequest& m) { self->state.close(m); },
+      [self](const KvFound& m) { self->state.kv_found(m); },
       [self](const PrefillPlaced& m) { self->state.prefill_placed(m); },
       [self](const PrefillStarted& m) { self->state.prefill_started(m); },
       [self](const PrefillDone& m) { self->state.prefill_done(m); },

@@ -32,6 +32,8 @@ std::string name(std::uint32_t part) {
       return "decode_balancer";
     case kDecodeGroup:
       return "decode_group";
+    case kKvClient:
+      return "kv_client";
     case kMembership:
       return "membership";
     default:
@@ -162,6 +164,7 @@ void Supervisor::for_each_pipeline_part(Visit visit) const {
     }
   };
   const NodeParts& parts = wiring.here();
+  visit_present(wiring.kv_client, part::kKvClient);
   for (std::uint32_t r = 0; r < wiring.decode_workers.size(); ++r) {
     visit_present(wiring.decode_workers[r], part::decode_worker(r));
   }
@@ -444,6 +447,7 @@ void Supervisor::stop_serving() {
   here().gateway = before.gateway;
   wiring.prefill_workers.clear();
   wiring.decode_workers.clear();
+  wiring.kv_client = nullptr;
   tell_wiring();
   reset_links("the node cannot serve");
   judge(node->now());

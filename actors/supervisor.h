@@ -21,7 +21,8 @@ inline constexpr std::uint32_t kPrefillBalancer = 2;  // one per length class
 inline constexpr std::uint32_t kPrefillGroup = kPrefillBalancer + kPrefillClasses;
 inline constexpr std::uint32_t kDecodeBalancer = kPrefillGroup + 1;
 inline constexpr std::uint32_t kDecodeGroup = kDecodeBalancer + 1;
-inline constexpr std::uint32_t kFirstWorker = kDecodeGroup + 1;
+inline constexpr std::uint32_t kKvClient = kDecodeGroup + 1;
+inline constexpr std::uint32_t kFirstWorker = kKvClient + 1;
 
 constexpr std::uint32_t prefill_worker(std::uint32_t rank) {
   return kFirstWorker + 2 * rank;

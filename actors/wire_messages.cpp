@@ -7,21 +7,13 @@
 
 #include "actors/wire.h"
 #include "actors/wire_fields.h"
+#include "actors/wire_placement.h"
 
 namespace shoal::wire_codec {
 namespace {
 
 using wire_codec::get;
 using wire_codec::put;
-
-void put(const AttemptKey& key, wire::AttemptKey& out) {
-  out.set_request(key.request.value);
-  out.set_attempt(key.attempt.value);
-}
-
-AttemptKey get(const wire::AttemptKey& in) {
-  return {RequestId{in.request()}, AttemptId{in.attempt()}};
-}
 
 wire::AttemptEvent event_of(const AttemptKey& key) {
   wire::AttemptEvent out;
@@ -38,74 +30,6 @@ Result<Code> code_of(std::uint32_t code) {
     return corrupt("code");
   }
   return static_cast<Code>(code);
-}
-
-void put(const Placement& placement, Instant now, bool with_prompt, wire::Placement& out) {
-  put(*placement.submission, now, with_prompt, *out.mutable_submission());
-  out.set_router(placement.router.value);
-  put(placement.basis, *out.mutable_basis());
-  out.set_prompt(placement.span.prompt);
-  out.set_total(placement.span.total);
-  wire::AnswerRules& rules = *out.mutable_rules();
-  rules.set_min_tokens(placement.rules.min_tokens);
-  rules.set_max_tokens(placement.rules.max_tokens);
-  rules.mutable_end_tokens()->Assign(placement.rules.end_tokens.begin(),
-                                     placement.rules.end_tokens.end());
-  out.set_length_class(static_cast<std::uint32_t>(placement.length_class));
-  out.set_work_ns(placement.work.count());
-  out.set_blocks(placement.blocks);
-}
-
-Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
-  Placement placement;
-  TRY(Submission submission, get(in.submission(), now));
-  TRY(placement.basis, get(in.basis()));
-  if (in.length_class() >= static_cast<std::uint32_t>(kPrefillClasses)) {
-    return corrupt("length_class");
-  }
-  if (in.prompt() < 1 || in.total() < in.prompt() || in.total() > kLongestSequence) {
-    return corrupt("span");
-  }
-  if (in.blocks() < 0 || in.blocks() > kLongestSequence || in.work_ns() < 0) {
-    return corrupt("work");
-  }
-  placement.submission = std::make_shared<const Submission>(std::move(submission));
-  placement.router = NodeId{in.router()};
-  placement.span = {in.prompt(), in.total(), placement.basis.mode};
-  placement.rules = {in.rules().min_tokens(),
-                     in.rules().max_tokens(),
-                     {in.rules().end_tokens().begin(), in.rules().end_tokens().end()}};
-  placement.length_class = static_cast<int>(in.length_class());
-  placement.work = Nanos{in.work_ns()};
-  placement.blocks = in.blocks();
-  return std::make_shared<const Placement>(std::move(placement));
-}
-
-void put(const Handover& handover, wire::Handover& out) {
-  put(handover.key(), *out.mutable_key());
-  out.set_node(handover.node.value);
-  out.set_rank(handover.rank);
-  out.set_buffer(handover.buffer.value);
-  out.set_position(handover.position);
-  out.set_token(handover.token);
-  out.set_answered(handover.answered);
-}
-
-Result<Handover> get(const wire::Handover& in, PlacementPtr placement) {
-  if (in.buffer() == 0) {
-    return corrupt("buffer");
-  }
-  if (in.position() < 1 || in.position() > kLongestSequence || in.answered() < 1) {
-    return corrupt("position");
-  }
-  return Handover{.placement = std::move(placement),
-                  .kv = nullptr,
-                  .node = NodeId{in.node()},
-                  .rank = in.rank(),
-                  .buffer = BufferKey{in.buffer()},
-                  .position = in.position(),
-                  .token = in.token(),
-                  .answered = in.answered()};
 }
 
 // What a router is told of a hand-over: it has the placement itself.

@@ -60,6 +60,7 @@ RequestId Clients::ask(const Wanted& request) {
   submission.sampling = request.sampling;
   submission.mode = request.mode;
   submission.choice = request.choice;
+  submission.tenant = request.tenant;
   submission.deadline = request.deadline;
   Todo todo;
   {
@@ -235,6 +236,7 @@ void Clients::take(Client& client, StreamStep step, Todo& todo) {
   const bool was_over = answer.over();
   answer.tokens.insert(answer.tokens.end(), step.tokens.begin(), step.tokens.end());
   answer.basis = client.stream.basis();
+  answer.cached_tokens = client.stream.cached_tokens();
   answer.attempts = client.stream.attempt().value;
   answer.retry_after = step.retry_after ? step.retry_after : answer.retry_after;
   for (const StreamStop& stop : step.stops) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/front_door.h"
@@ -21,6 +22,7 @@ struct Wanted {
   Sampling sampling;
   BasisMode mode = BasisMode::kBounded;
   std::uint32_t choice = 0;
+  std::string tenant{};
   Instant deadline = Instant(Nanos::max() / 2);  // far away on every clock
   std::int64_t reads_per_s = 0;                  // tokens; 0: as they come
 };
@@ -37,6 +39,7 @@ std::vector<TokenId> sim_answer(const kernels::SimModel& model,
 struct Answer {
   std::vector<TokenId> tokens;
   std::optional<Basis> basis;
+  std::int64_t cached_tokens = 0;
   Finish finish = Finish::kNone;
   std::optional<Error> error;
   std::optional<Nanos> retry_after;

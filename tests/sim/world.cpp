@@ -121,7 +121,8 @@ void World::start(NodeId node) {
                     note(std::hash<std::string_view>{}(line));
                   },
               .runtime = runtime_,
-              .cluster = {}};
+              .cluster = {},
+              .kv = {}};
   life.device =
       std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost);
   parts.shape = life.device->backend().shape();
@@ -157,6 +158,10 @@ void World::start(NodeId node) {
                                      .store = life.store.get(),
                                      .process = life.process.value,
                                      .identity = setup_.identities[node]});
+  if (setup_.keeps_kv) {
+    life.blocks = blocks_.open();
+    parts.kv = {life.blocks.get(), {"sim", "", parts.shape.block_layout, "", ""}};
+  }
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));
   if (!built) {

@@ -25,6 +25,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/node_clients.h"
 #include "tests/sim/node_clock.h"
+#include "tests/sim/shared_blocks.h"
 #include "tests/sim/tamper.h"
 #include "tests/sim/timeline.h"
 #include "transport/memory/memory_transport.h"
@@ -41,6 +42,7 @@ struct WorldSetup {
   StepCost cost{};
   StreamLimits stream{};
   std::int64_t unread_tokens = 256;  // most that wait for one client; beyond, it is cut off
+  bool keeps_kv = false;             // all nodes share a KV store
   std::function<void(Config&)> configure{};
   Tamper tamper{};
 };
@@ -85,6 +87,8 @@ class World {
   void end_disturbances();
 
   Network& network() { return network_; }
+
+  SharedBlocks& blocks() { return blocks_; }
 
   Timeline& timeline() { return timeline_; }
 
@@ -172,6 +176,7 @@ class World {
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
     std::unique_ptr<transport::ClusterStore> store;
+    std::unique_ptr<transport::BlockStore> blocks;
     std::unique_ptr<Node> node;
     std::unique_ptr<testing::Clients> clients;
     IncarnationId process;
@@ -214,6 +219,7 @@ class World {
   Timeline timeline_;
   Network network_;
   transport::MemoryFabric fabric_;
+  SharedBlocks blocks_{timeline_};
   std::shared_ptr<transport::SimRecord> record_;
   std::vector<Host> hosts_;
   std::vector<std::unique_ptr<Life>> dead_;  // their actors may still hold pointers into them

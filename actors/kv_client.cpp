@@ -1,0 +1,217 @@
+// Names and finds blocks itself; the store reads and writes on its own threads and calls back.
+#include "actors/kv_client.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "actors/policy/kv_reuse.h"
+
+namespace shoal {
+namespace {
+
+// A store that did not answer is not asked for so long: requests are computed whole instead.
+constexpr Nanos kAwayPause = std::chrono::seconds(5);
+
+struct KvClient {
+  static inline const char* name = "kv_client";
+
+  PartSeat seat;
+  KvClientActor me;
+  transport::BlockStore* store = nullptr;
+  std::uint64_t layout = 0;
+  std::uint64_t numeric = 0;
+  Instant away_until{};
+  std::int64_t reading = 0;
+
+  void start(ContextPtr node, std::uint32_t part);
+  void look_up(const LookUpKv& message);
+  void load(const LoadKv& message);
+  void read(KvRead& message);
+  void save(const StoreKv& message);
+
+  BlockKey root_of(const std::string& tenant) const;
+  bool may_reuse(const Submission& submission) const;
+  std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
+  void count(const KvReuse& reuse) const;
+  bool is_stored(const KvBlock& block) const;
+  void forget_from(std::span<const KvWanted> wanted) const;
+};
+
+void KvClient::start(ContextPtr node, std::uint32_t part) {
+  seat = {.part = part, .node = std::move(node)};
+  store = seat.node->kv.store;
+  layout = text_digest(seat.node->shape.block_layout);
+  numeric = text_digest(seat.node->shape.numeric_id);
+}
+
+BlockKey KvClient::root_of(const std::string& tenant) const {
+  KvIdentity identity = seat.node->kv.identity;
+  identity.tenant = tenant;
+  return root_key(identity);
+}
+
+// The last attempt that a request has relies on nothing, and one that began without a hit has none.
+bool KvClient::may_reuse(const Submission& submission) const {
+  const bool is_last =
+      submission.attempt.value > 1 && submission.attempt.value >= seat.node->options.attempts;
+  const bool began_whole = submission.basis && submission.basis->hit == 0;
+  return !is_last && !began_whole && seat.node->now() >= away_until;
+}
+
+// Of the blocks from the first one on. A block whose parent was forgotten ends them.
+std::vector<transport::BlockInfo> KvClient::leading(std::span<const BlockKey> keys,
+                                                    bool exact_only) const {
+  std::vector<transport::BlockInfo> there;
+  for (const BlockKey& key : keys.first(transport::longest_hit(*store, keys, exact_only))) {
+    const auto info = store->find(key);
+    if (!info || (exact_only && info->provenance != Provenance::kExact)) {
+      break;
+    }
+    there.push_back(*info);
+  }
+  return there;
+}
+
+void KvClient::look_up(const LookUpKv& message) {
+  const Submission& submission = *message.submission;
+  const AttemptKey key{submission.request, submission.attempt};
+  auto names = std::make_shared<const KvNames>(
+      name_blocks(root_of(submission.tenant), TtlClass::kChat, submission));
+  KvFound found{key, names, {}, 0};
+  if (may_reuse(submission)) {
+    const auto prompt = static_cast<Position>(submission.prompt->size());
+    const BasisMode mode = submission.basis ? submission.basis->mode : submission.mode;
+    const Position most = submission.basis ? submission.basis->hit : prompt;
+    const auto keys = std::span(names->keys).first(static_cast<std::size_t>(prompt / kBlockTokens));
+    const auto infos = leading(keys, mode == BasisMode::kExact);
+    const Position there = std::min(most, std::ssize(infos) * kBlockTokens);
+    const kernels::ModelShape& shape = seat.node->shape;
+    const KvReuse reuse = plan_reuse(mode, prompt, there, shape.window, shape.layers);
+    if (!submission.basis || reuse.hit == most) {
+      const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
+      found.reuse = reuse;
+      found.lineage =
+          blocks == 0 ? 0 : lineage_of(keys.first(blocks), std::span(infos).first(blocks));
+    }
+  }
+  count(found.reuse);
+  ++seat.progress;
+  notify(seat.wiring->here().router, std::move(found));
+}
+
+void KvClient::count(const KvReuse& reuse) const {
+  NodeMetrics& metrics = seat.node->metrics;
+  metrics.kv_hits += reuse.hit > 0 ? 1 : 0;
+  metrics.kv_misses += reuse.hit > 0 ? 0 : 1;
+  metrics.kv_hit_tokens += reuse.hit;
+}
+
+void KvClient::load(const LoadKv& message) {
+  const Placement& placement = *message.placement;
+  const KvNames& names = *placement.kv;
+  std::vector<KvWanted> wanted;
+  for (std::size_t b = 0; b < static_cast<std::size_t>(placement.span.hit / kBlockTokens); ++b) {
+    wanted.push_back({names.keys.at(b), b == 0 ? names.root : names.keys[b - 1], layout});
+  }
+  const Instant due =
+      std::min(placement.submission->deadline, seat.node->now() + seat.node->options.kv_load);
+  ++reading;
+  auto blocks = wanted;
+  store->get(std::move(blocks),
+             due,
+             [client = me, key = placement.key(), wanted = std::move(wanted)](
+                 std::vector<transport::Loaded> read) {
+               notify(client, KvRead{key, wanted, std::move(read)});
+             });
+}
+
+void KvClient::read(KvRead& message) {
+  --reading;
+  ++seat.progress;
+  KvLoaded loaded{message.key, std::vector<kernels::BlockBytes>{}};
+  for (std::size_t b = 0; b < message.blocks.size() && loaded.blocks; ++b) {
+    if (message.blocks[b]) {
+      loaded.blocks->push_back(*std::move(message.blocks[b]));
+      continue;
+    }
+    const Error& error = message.blocks[b].error();
+    if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
+      forget_from(std::span(message.wanted).subspan(b));
+    } else {
+      away_until = seat.node->now() + kAwayPause;
+    }
+    seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
+    ++seat.node->metrics.kv_loads_failed;
+    seat.node->log.event(
+        LogLevel::kWarning,
+        "kv.load_failed",
+        {{"request", message.key.request}, {"block", b}, {"reason", error.message}});
+    loaded.blocks = tl::unexpected(error);
+  }
+  if (loaded.blocks) {
+    store->touch(message.wanted.back().key);
+  }
+  notify(seat.wiring->here().prefill_group, std::move(loaded));
+}
+
+// Nobody can use what is behind a block that is gone; the next look-up ends before it.
+void KvClient::forget_from(std::span<const KvWanted> wanted) const {
+  for (const KvWanted& block : wanted) {
+    store->drop(block.key);
+  }
+}
+
+bool KvClient::is_stored(const KvBlock& block) const {
+  const auto info = store->find(block.key);
+  return info &&
+         (info->provenance == Provenance::kExact || block.provenance == Provenance::kBounded);
+}
+
+// What the store does not take is a later miss.
+void KvClient::save(const StoreKv& message) {
+  std::vector<std::vector<std::byte>> records;
+  for (const SavedBlock& saved : message.blocks) {
+    if (is_stored(saved.header)) {
+      continue;
+    }
+    KvBlock header = saved.header;
+    header.layout = layout;
+    header.numeric = numeric;
+    if (seat.node->cluster != nullptr) {
+      header.writer = IncarnationId{seat.node->cluster->incarnation};
+    }
+    records.push_back(make_kv_record(header, *saved.bytes));
+  }
+  if (!records.empty()) {
+    store->put(std::move(records), [node = seat.node](const std::vector<Result<void>>& results) {
+      for (const Result<void>& stored : results) {
+        ++(stored ? node->metrics.kv_stored : node->metrics.kv_dropped);
+      }
+    });
+  }
+}
+
+KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient> self,
+                                       ContextPtr node,
+                                       std::uint32_t part) {
+  self->state.start(std::move(node), part);
+  self->state.me = self;
+  return {
+      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Ping&) { self->state.seat.answer_ping(self->state.reading > 0); },
+      [self](const LookUpKv& m) { self->state.look_up(m); },
+      [self](const LoadKv& m) { self->state.load(m); },
+      [self](KvRead& m) { self->state.read(m); },
+      [self](const StoreKv& m) { self->state.save(m); },
+  };
+}
+
+}  // namespace
+
+KvClientActor spawn_kv_client(caf::actor_system& system, ContextPtr node, std::uint32_t part) {
+  return system.spawn(kv_client, std::move(node), part);
+}
+
+}  // namespace shoal

@@ -1,0 +1,79 @@
+// Chains of keys over the tokens that a submission brings.
+#include "actors/kv_names.h"
+
+#include <algorithm>
+#include <string>
+
+#include "schemas/check.h"
+
+namespace shoal {
+
+TokenId token_at(const Submission& submission, Position position) {
+  const auto place = static_cast<std::size_t>(position);
+  const std::size_t prompt = submission.prompt->size();
+  return place < prompt ? (*submission.prompt)[place] : submission.forced[place - prompt];
+}
+
+KvNames name_blocks(const BlockKey& root, TtlClass ttl, const Submission& submission) {
+  if (submission.forced.empty()) {
+    return {root, ttl, block_keys(root, *submission.prompt)};
+  }
+  std::vector<TokenId> tokens = *submission.prompt;
+  tokens.insert(tokens.end(), submission.forced.begin(), submission.forced.end());
+  return {root, ttl, block_keys(root, tokens)};
+}
+
+KvChain chain_of(const KvNames& names, const Submission& submission) {
+  KvChain chain{names.keys.empty() ? names.root : names.keys.back()};
+  const auto total = static_cast<Position>(submission.prompt->size() + submission.forced.size());
+  for (Position p = std::ssize(names.keys) * kBlockTokens; p < total; ++p) {
+    chain.open.push_back(token_at(submission, p));
+  }
+  return chain;
+}
+
+std::optional<KvBlock> extend(KvChain& chain, TokenId token) {
+  chain.open.push_back(token);
+  KvBlock block;
+  if (chain.open.size() < block.tokens.size()) {
+    return std::nullopt;
+  }
+  std::copy_n(chain.open.begin(), block.tokens.size(), block.tokens.begin());
+  block.parent = chain.last;
+  block.key = next_key(block.parent, block.tokens);
+  chain = {block.key};
+  return block;
+}
+
+Provenance provenance_of(const Basis& basis) {
+  const bool exact = basis.mode == BasisMode::kExact || basis.hit == 0;
+  return exact ? Provenance::kExact : Provenance::kBounded;
+}
+
+KvBlock header_of(const KvNames& names, const Submission& submission, std::size_t number) {
+  CHECK(number < names.keys.size());
+  KvBlock block;
+  block.key = names.keys[number];
+  block.parent = number == 0 ? names.root : names.keys[number - 1];
+  block.number = static_cast<std::uint32_t>(number);
+  block.ttl = names.ttl;
+  const auto first = static_cast<Position>(number) * kBlockTokens;
+  for (std::size_t i = 0; i < block.tokens.size(); ++i) {
+    block.tokens[i] = token_at(submission, first + static_cast<Position>(i));
+  }
+  return block;
+}
+
+std::uint64_t lineage_of(std::span<const BlockKey> keys,
+                         std::span<const transport::BlockInfo> infos) {
+  CHECK(keys.size() == infos.size());
+  std::string text;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    text += to_string(keys[i]) +
+            (infos[i].provenance == Provenance::kExact ? " exact " : " bounded ") +
+            std::to_string(infos[i].crc) + "\n";
+  }
+  return text_digest(text);
+}
+
+}  // namespace shoal

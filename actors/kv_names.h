@@ -1,0 +1,70 @@
+// How the blocks of a sequence are named in the KV store, and where their names go on as it grows.
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/front_door.h"
+#include "kernels/launch_queue.h"
+#include "schemas/basis.h"
+#include "schemas/block_key.h"
+#include "schemas/ids.h"
+#include "schemas/kv_record.h"
+#include "transport/block_store.h"
+
+namespace shoal {
+
+// Where KV outlives its request, and what must be equal to share it, but for the tenant.
+struct KvParts {
+  transport::BlockStore* store = nullptr;  // stopped by Node::shut_down
+  KvIdentity identity{};
+};
+
+struct KvNames {
+  BlockKey root;
+  TtlClass ttl = TtlClass::kChat;
+  // Of all full blocks of prompt and forced tokens. Left out on the way to another process.
+  std::vector<BlockKey> keys{};
+};
+
+using KvNamesPtr = std::shared_ptr<const KvNames>;
+
+// The end of a sequence's names.
+struct KvChain {
+  BlockKey last;                // of the last full block, or the root
+  std::vector<TokenId> open{};  // the tokens behind it, less than a block
+};
+
+// On its way to the store. The header lacks what is the same for all blocks of a node.
+struct SavedBlock {
+  KvBlock header;
+  kernels::BlockBytes bytes;
+};
+
+// Prompt and forced tokens.
+TokenId token_at(const Submission& submission, Position position);
+
+KvNames name_blocks(const BlockKey& root, TtlClass ttl, const Submission& submission);
+
+// After prompt and forced tokens.
+KvChain chain_of(const KvNames& names, const Submission& submission);
+
+// Adds the next token; the header of the block that it completes.
+std::optional<KvBlock> extend(KvChain& chain, TokenId token);
+
+// Of all blocks that are computed under `basis`.
+Provenance provenance_of(const Basis& basis);
+
+// Block `number` of the prompt and forced tokens.
+KvBlock header_of(const KvNames& names, const Submission& submission, std::size_t number);
+
+// What a request that starts behind these blocks depends on.
+std::uint64_t lineage_of(std::span<const BlockKey> keys,
+                         std::span<const transport::BlockInfo> infos);
+
+}  // namespace shoal

@@ -1,0 +1,155 @@
+// Everything that was decided about an attempt, field by field.
+#include "actors/wire_placement.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "actors/wire_fields.h"
+
+namespace shoal::wire_codec {
+namespace {
+
+void put(const BlockKey& key, std::string& out) {
+  out.resize(key.bytes.size());
+  std::memcpy(out.data(), key.bytes.data(), key.bytes.size());
+}
+
+Result<BlockKey> block_key(const std::string& in) {
+  BlockKey key;
+  if (in.size() != key.bytes.size()) {
+    return corrupt("block key");
+  }
+  std::memcpy(key.bytes.data(), in.data(), in.size());
+  return key;
+}
+
+Result<KvNamesPtr> names_of(const wire::Placement& in) {
+  if (in.kv_root().empty()) {
+    return nullptr;
+  }
+  if (in.kv_ttl() >= static_cast<std::uint32_t>(kTtlClasses)) {
+    return corrupt("kv_ttl");
+  }
+  TRY(const BlockKey root, block_key(in.kv_root()));
+  return std::make_shared<const KvNames>(KvNames{root, static_cast<TtlClass>(in.kv_ttl())});
+}
+
+Result<KvChain> chain_of(const wire::Handover& in) {
+  if (in.kv_last().empty()) {
+    return KvChain{};
+  }
+  if (in.open_size() != in.position() % kBlockTokens) {
+    return corrupt("open");
+  }
+  TRY(const BlockKey last, block_key(in.kv_last()));
+  return KvChain{last, {in.open().begin(), in.open().end()}};
+}
+
+// Blocks of a sequence are stored or not from its beginning on.
+bool names_blocks(const Handover& handover) {
+  return handover.chain.last != BlockKey{};
+}
+
+}  // namespace
+
+void put(const AttemptKey& key, wire::AttemptKey& out) {
+  out.set_request(key.request.value);
+  out.set_attempt(key.attempt.value);
+}
+
+AttemptKey get(const wire::AttemptKey& in) {
+  return {RequestId{in.request()}, AttemptId{in.attempt()}};
+}
+
+void put(const Placement& placement, Instant now, bool with_prompt, wire::Placement& out) {
+  put(*placement.submission, now, with_prompt, *out.mutable_submission());
+  out.set_router(placement.router.value);
+  put(placement.basis, *out.mutable_basis());
+  out.set_prompt(placement.span.prompt);
+  out.set_total(placement.span.total);
+  wire::AnswerRules& rules = *out.mutable_rules();
+  rules.set_min_tokens(placement.rules.min_tokens);
+  rules.set_max_tokens(placement.rules.max_tokens);
+  rules.mutable_end_tokens()->Assign(placement.rules.end_tokens.begin(),
+                                     placement.rules.end_tokens.end());
+  out.set_length_class(static_cast<std::uint32_t>(placement.length_class));
+  out.set_work_ns(placement.work.count());
+  out.set_blocks(placement.blocks);
+  out.set_start(placement.span.start);
+  if (placement.kv != nullptr) {
+    put(placement.kv->root, *out.mutable_kv_root());
+    out.set_kv_ttl(static_cast<std::uint32_t>(placement.kv->ttl));
+  }
+}
+
+Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
+  Placement placement;
+  TRY(Submission submission, get(in.submission(), now));
+  TRY(placement.basis, get(in.basis()));
+  if (in.length_class() >= static_cast<std::uint32_t>(kPrefillClasses)) {
+    return corrupt("length_class");
+  }
+  if (in.prompt() < 1 || in.total() < in.prompt() || in.total() > kLongestSequence) {
+    return corrupt("span");
+  }
+  if (in.blocks() < 0 || in.blocks() > kLongestSequence || in.work_ns() < 0) {
+    return corrupt("work");
+  }
+  const Basis& basis = placement.basis;
+  const bool starts_behind = basis.hit >= in.start() && in.start() >= 0 &&
+                             basis.hit < in.prompt() && basis.hit % kBlockTokens == 0;
+  if (!starts_behind || (basis.hit > 0 && in.kv_root().empty())) {
+    return corrupt("hit");
+  }
+  TRY(placement.kv, names_of(in));
+  placement.submission = std::make_shared<const Submission>(std::move(submission));
+  placement.router = NodeId{in.router()};
+  placement.span = {in.prompt(), in.total(), basis.mode, basis.hit, in.start()};
+  placement.rules = {in.rules().min_tokens(),
+                     in.rules().max_tokens(),
+                     {in.rules().end_tokens().begin(), in.rules().end_tokens().end()}};
+  placement.length_class = static_cast<int>(in.length_class());
+  placement.work = Nanos{in.work_ns()};
+  placement.blocks = in.blocks();
+  return std::make_shared<const Placement>(std::move(placement));
+}
+
+void put(const Handover& handover, wire::Handover& out) {
+  put(handover.key(), *out.mutable_key());
+  out.set_node(handover.node.value);
+  out.set_rank(handover.rank);
+  out.set_buffer(handover.buffer.value);
+  out.set_position(handover.position);
+  out.set_token(handover.token);
+  out.set_answered(handover.answered);
+  if (names_blocks(handover)) {
+    put(handover.chain.last, *out.mutable_kv_last());
+    out.mutable_open()->Assign(handover.chain.open.begin(), handover.chain.open.end());
+  }
+}
+
+Result<Handover> get(const wire::Handover& in, PlacementPtr placement) {
+  if (in.buffer() == 0) {
+    return corrupt("buffer");
+  }
+  if (in.position() < 1 || in.position() > kLongestSequence || in.answered() < 1) {
+    return corrupt("position");
+  }
+  if (placement->kv != nullptr && in.kv_last().empty()) {
+    return corrupt("kv_last");
+  }
+  TRY(KvChain chain, chain_of(in));
+  return Handover{.placement = std::move(placement),
+                  .kv = nullptr,
+                  .node = NodeId{in.node()},
+                  .rank = in.rank(),
+                  .buffer = BufferKey{in.buffer()},
+                  .position = in.position(),
+                  .token = in.token(),
+                  .answered = in.answered(),
+                  .chain = std::move(chain)};
+}
+
+}  // namespace shoal::wire_codec

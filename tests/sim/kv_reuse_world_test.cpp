@@ -1,0 +1,272 @@
+// Requests start behind the blocks that earlier ones left in the store, on whatever node those were
+// computed, and a store that fails costs work, never an answer.
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <string_view>
+#include <vector>
+
+#include "tests/sim/cluster_setup.h"
+#include "tests/sim/event_line.h"
+
+using namespace shoal;
+using namespace shoal::sim;
+using std::chrono::seconds;
+
+namespace {
+
+WorldSetup keeping(std::vector<NodeRoles> nodes, std::uint64_t seed) {
+  WorldSetup setup = setup_of(std::move(nodes), seed);
+  setup.keeps_kv = true;
+  return setup;
+}
+
+testing::Answer ask(World& world, const testing::Wanted& wanted) {
+  const RequestId request = world.clients(NodeId{0}).ask(wanted);
+  REQUIRE(world.run_until_all_over(seconds(120)));
+  world.run_for(seconds(1));  // its last blocks reach the store
+  return world.clients(NodeId{0}).answer(request);
+}
+
+// Complete, and token for token what the device's rule says.
+void check_true(const testing::Answer& answer, const testing::Wanted& wanted) {
+  CAPTURE((answer.error ? answer.error->message : std::string()));
+  REQUIRE(answer.terminal_events == 1);
+  REQUIRE_FALSE(answer.error.has_value());
+  REQUIRE(answer.basis.has_value());
+  CHECK(answer.tokens == testing::sim_answer({}, wanted, *answer.basis, 4096));
+}
+
+testing::Wanted story(std::uint64_t seed,
+                      std::int64_t prompt,
+                      BasisMode mode = BasisMode::kBounded,
+                      int answer = 20) {
+  testing::Wanted wanted = testing::wanted(seed, prompt, answer);
+  wanted.mode = mode;
+  return wanted;
+}
+
+std::ptrdiff_t count_events(const World& world, std::string_view name) {
+  const auto& events = world.events();
+  return std::count_if(events.begin(), events.end(), [name](const std::string& line) {
+    return event_name(line) == name;
+  });
+}
+
+bool settle_memory(World& world) {
+  return world.run([&world] { return world.memory_is_free(); }, seconds(20));
+}
+
+const std::vector<std::vector<NodeRoles>> kClusters = {
+    {kAllRoles}, {kFront, kPrefill, kDecode}, {kFront, kPrefill, kPrefill, kDecode, kDecode}};
+
+}  // namespace
+
+TEST_CASE("a second request of the same prompt starts behind the first one's blocks") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const testing::Wanted wanted = story(seed, 700);
+      const testing::Answer cold = ask(world, wanted);
+      check_true(cold, wanted);
+      CHECK(cold.basis->hit == 0);
+      CHECK(cold.cached_tokens == 0);
+      const testing::Answer warm = ask(world, wanted);
+      check_true(warm, wanted);
+      CHECK(warm.basis->hit == 640);
+      CHECK(warm.basis->replay_floor == 512);
+      CHECK(warm.basis->lineage != 0);
+      CHECK(warm.cached_tokens == 640);
+      const testing::Answer again = ask(world, wanted);
+      CHECK(again.basis == warm.basis);
+      CHECK(again.tokens == warm.tokens);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("exact hits change no token") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const testing::Wanted wanted = story(seed, 900, BasisMode::kExact);
+      const testing::Answer cold = ask(world, wanted);
+      const testing::Answer warm = ask(world, wanted);
+      check_true(warm, wanted);
+      CHECK(cold.basis->hit == 0);
+      CHECK(warm.basis->hit == 896);
+      CHECK(warm.tokens == cold.tokens);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("an exact request takes no block that was computed behind a bounded replay") {
+  World world(keeping({kAllRoles}, 1));
+  REQUIRE(world.run_until_whole());
+  testing::Wanted first = story(1, 700);
+  ask(world, first);
+  testing::Wanted longer = first;
+  for (TokenId token = 3; token < 403; ++token) {
+    longer.prompt.push_back(token);
+  }
+  CHECK(ask(world, longer).basis->hit == 640);
+  longer.mode = BasisMode::kExact;
+  const testing::Answer exact = ask(world, longer);
+  check_true(exact, longer);
+  CHECK(exact.basis->hit == 640);
+  // Its own blocks are exact, and took the place of the bounded ones.
+  CHECK(ask(world, longer).basis->hit == 1024);
+}
+
+TEST_CASE("the next turn of a conversation starts behind its own answer") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      testing::Wanted turn = story(seed, 300, BasisMode::kBounded, 400);
+      const testing::Answer first = ask(world, turn);
+      check_true(first, turn);
+      REQUIRE(first.tokens.size() == 400);
+      turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());
+      turn.prompt.insert(turn.prompt.end(), {5, 6, 7});
+      turn.sampling.max_tokens = 20;
+      const testing::Answer second = ask(world, turn);
+      check_true(second, turn);
+      CHECK(second.basis->hit == 640);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("an answer that a dying worker cut off keeps its hit, and its blocks go on") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      testing::Wanted wanted = story(seed, 500, BasisMode::kBounded, 300);
+      ask(world, wanted);
+      const RequestId request = world.clients(NodeId{0}).ask(wanted);
+      REQUIRE(
+          world.run([&] { return world.clients(NodeId{0}).answer(request).tokens.size() > 150; },
+                    seconds(60)));
+      for (std::uint32_t n = 0; n < world.size(); ++n) {
+        world.break_part(NodeId{n}, "decode_worker.0");
+      }
+      REQUIRE(world.run_until_all_over(seconds(120)));
+      world.run_for(seconds(1));
+      const testing::Answer resumed = world.clients(NodeId{0}).answer(request);
+      check_true(resumed, wanted);
+      CHECK(resumed.attempts == 2);
+      CHECK(resumed.basis->hit == 384);
+      CHECK(count_events(world, "request.basis_changed") == 0);
+      testing::Wanted next = wanted;
+      next.prompt.insert(next.prompt.end(), resumed.tokens.begin(), resumed.tokens.end());
+      CHECK(ask(world, next).basis->hit == 768);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("a prefill node that dies between two turns loses no hit") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    CAPTURE(seed);
+    World world(keeping({kFront, kPrefill, kPrefill, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    const testing::Wanted wanted = story(seed, 700);
+    ask(world, wanted);
+    for (const NodeId victim : {NodeId{1}, NodeId{2}}) {
+      world.kill(victim);
+      world.run_for(seconds(3));
+      const testing::Answer warm = ask(world, wanted);
+      check_true(warm, wanted);
+      CHECK(warm.basis->hit == 640);
+      world.restart(victim);
+      REQUIRE(world.run_until_whole());
+    }
+  }
+}
+
+TEST_CASE("a kv client that dies costs a pause") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const testing::Wanted wanted = story(seed, 700);
+      ask(world, wanted);
+      for (std::uint32_t n = 0; n < world.size(); ++n) {
+        const RequestId request = world.clients(NodeId{0}).ask(wanted);
+        world.run_for(std::chrono::microseconds(world.random()() % 2'000));
+        world.break_part(NodeId{n}, "kv_client");
+        REQUIRE(world.run_until_all_over(seconds(120)));
+        check_true(world.clients(NodeId{0}).answer(request), wanted);
+      }
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("nobody starts behind another tenant's blocks") {
+  World world(keeping({kFront, kPrefill, kDecode}, 1));
+  REQUIRE(world.run_until_whole());
+  testing::Wanted wanted = story(1, 700);
+  wanted.tenant = "one";
+  ask(world, wanted);
+  CHECK(ask(world, wanted).basis->hit == 640);
+  wanted.tenant = "another";
+  const testing::Answer foreign = ask(world, wanted);
+  check_true(foreign, wanted);
+  CHECK(foreign.basis->hit == 0);
+}
+
+TEST_CASE("a damaged block is a miss") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const testing::Wanted wanted = story(seed, 700);
+      ask(world, wanted);
+      world.blocks().damage();
+      const testing::Answer healed = ask(world, wanted);
+      check_true(healed, wanted);
+      CHECK(healed.basis->hit == 0);
+      CHECK(healed.attempts == 2);
+      CHECK(ask(world, wanted).basis->hit == 640);
+      CHECK(settle_memory(world));
+    }
+  }
+}
+
+TEST_CASE("a store that goes away costs no answer, and is used again when it is back") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      const testing::Wanted wanted = story(seed, 700);
+      ask(world, wanted);
+      world.blocks().take_away(true);
+      const testing::Answer without = ask(world, wanted);
+      check_true(without, wanted);
+      CHECK(without.basis->hit == 0);
+      world.blocks().take_away(false);
+      world.run_for(seconds(10));
+      CHECK(ask(world, wanted).basis->hit == 640);
+      CHECK(settle_memory(world));
+    }
+  }
+}
