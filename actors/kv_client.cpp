@@ -33,9 +33,11 @@ struct KvClient {
 
   BlockKey root_of(const std::string& tenant) const;
   bool may_reuse(const Submission& submission) const;
+  void find_hit(const Submission& submission, const KvNames& names, KvFound& found) const;
   std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
   void count(const KvReuse& reuse) const;
   bool is_stored(const KvBlock& block) const;
+  void fail_load(const KvRead& message, std::size_t block);
   void forget_from(std::span<const KvWanted> wanted) const;
 };
 
@@ -54,8 +56,7 @@ BlockKey KvClient::root_of(const std::string& tenant) const {
 
 // The last attempt that a request has relies on nothing, and one that began without a hit has none.
 bool KvClient::may_reuse(const Submission& submission) const {
-  const bool is_last =
-      submission.attempt.value > 1 && submission.attempt.value >= seat.node->options.attempts;
+  const bool is_last = submission.attempt.value >= seat.node->options.attempts;
   const bool began_whole = submission.basis && submission.basis->hit == 0;
   return !is_last && !began_whole && seat.node->now() >= away_until;
 }
@@ -76,29 +77,35 @@ std::vector<transport::BlockInfo> KvClient::leading(std::span<const BlockKey> ke
 
 void KvClient::look_up(const LookUpKv& message) {
   const Submission& submission = *message.submission;
-  const AttemptKey key{submission.request, submission.attempt};
-  auto names = std::make_shared<const KvNames>(
+  KvFound found;
+  found.key = {submission.request, submission.attempt};
+  const auto names = std::make_shared<const KvNames>(
       name_blocks(root_of(submission.tenant), TtlClass::kChat, submission));
-  KvFound found{key, names, {}, 0};
+  found.names = names;
   if (may_reuse(submission)) {
-    const auto prompt = static_cast<Position>(submission.prompt->size());
-    const BasisMode mode = submission.basis ? submission.basis->mode : submission.mode;
-    const Position most = submission.basis ? submission.basis->hit : prompt;
-    const auto keys = std::span(names->keys).first(static_cast<std::size_t>(prompt / kBlockTokens));
-    const auto infos = leading(keys, mode == BasisMode::kExact);
-    const Position there = std::min(most, std::ssize(infos) * kBlockTokens);
-    const kernels::ModelShape& shape = seat.node->shape;
-    const KvReuse reuse = plan_reuse(mode, prompt, there, shape.window, shape.layers);
-    if (!submission.basis || reuse.hit == most) {
-      const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
-      found.reuse = reuse;
-      found.lineage =
-          blocks == 0 ? 0 : lineage_of(keys.first(blocks), std::span(infos).first(blocks));
-    }
+    find_hit(submission, *names, found);
   }
   count(found.reuse);
   ++seat.progress;
   notify(seat.wiring->here().router, std::move(found));
+}
+
+// A later attempt takes what the first one took, or nothing.
+void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFound& found) const {
+  const std::optional<Basis>& basis = submission.basis;
+  const auto prompt = static_cast<Position>(submission.prompt->size());
+  const BasisMode mode = basis ? basis->mode : submission.mode;
+  const auto keys = std::span(names.keys).first(static_cast<std::size_t>(prompt / kBlockTokens));
+  const auto infos = leading(keys, mode == BasisMode::kExact);
+  const Position there = std::ssize(infos) * kBlockTokens;
+  const kernels::ModelShape& shape = seat.node->shape;
+  const KvReuse reuse = plan_reuse(
+      mode, prompt, basis ? std::min(there, basis->hit) : there, shape.window, shape.layers);
+  if (reuse.hit > 0 && (!basis || reuse.hit == basis->hit)) {
+    const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
+    found.reuse = reuse;
+    found.lineage = lineage_of(keys.first(blocks), std::span(infos).first(blocks));
+  }
 }
 
 void KvClient::count(const KvReuse& reuse) const {
@@ -115,8 +122,8 @@ void KvClient::load(const LoadKv& message) {
   for (std::size_t b = 0; b < static_cast<std::size_t>(placement.span.hit / kBlockTokens); ++b) {
     wanted.push_back({names.keys.at(b), b == 0 ? names.root : names.keys[b - 1], layout});
   }
-  const Instant due =
-      std::min(placement.submission->deadline, seat.node->now() + seat.node->options.kv_load);
+  // The request's own deadline would say nothing about the store.
+  const Instant due = seat.node->now() + seat.node->options.kv_load;
   ++reading;
   auto blocks = wanted;
   store->get(std::move(blocks),
@@ -134,26 +141,30 @@ void KvClient::read(KvRead& message) {
   for (std::size_t b = 0; b < message.blocks.size() && loaded.blocks; ++b) {
     if (message.blocks[b]) {
       loaded.blocks->push_back(*std::move(message.blocks[b]));
-      continue;
-    }
-    const Error& error = message.blocks[b].error();
-    if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
-      forget_from(std::span(message.wanted).subspan(b));
     } else {
-      away_until = seat.node->now() + kAwayPause;
+      fail_load(message, b);
+      loaded.blocks = tl::unexpected(message.blocks[b].error());
     }
-    seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
-    ++seat.node->metrics.kv_loads_failed;
-    seat.node->log.event(
-        LogLevel::kWarning,
-        "kv.load_failed",
-        {{"request", message.key.request}, {"block", b}, {"reason", error.message}});
-    loaded.blocks = tl::unexpected(error);
   }
   if (loaded.blocks) {
     store->touch(message.wanted.back().key);
   }
   notify(seat.wiring->here().prefill_group, std::move(loaded));
+}
+
+void KvClient::fail_load(const KvRead& message, std::size_t block) {
+  const Error& error = message.blocks[block].error();
+  if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
+    forget_from(std::span(message.wanted).subspan(block));
+  } else {
+    away_until = seat.node->now() + kAwayPause;
+  }
+  seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
+  ++seat.node->metrics.kv_loads_failed;
+  seat.node->log.event(
+      LogLevel::kWarning,
+      "kv.load_failed",
+      {{"request", message.key.request}, {"block", block}, {"reason", error.message}});
 }
 
 // Nobody can use what is behind a block that is gone; the next look-up ends before it.

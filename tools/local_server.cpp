@@ -81,7 +81,8 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
               .clock = monotonic_now,
               .log = sink_until(silent_),
               .runtime = nullptr,
-              .cluster = {}};
+              .cluster = {},
+              .kv = {}};
   if (device_ != nullptr) {
     parts.shape = device_->backend().shape();
     parts.backend = &device_->backend();
@@ -90,6 +91,11 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
   if (ports_ != nullptr) {
     TRY(std::string model, model_identity(plan.device));
     parts.cluster.emplace(ports_->parts({std::move(model), parts.shape.numeric_id}));
+  }
+  TRY(blocks_, open_blocks(config));
+  if (blocks_ != nullptr) {
+    TRY(KvIdentity identity, kv_identity(plan.device));
+    parts.kv = {blocks_.get(), std::move(identity)};
   }
   TRY(node_, build_node(config, std::move(parts)));
   return {};

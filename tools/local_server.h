@@ -15,6 +15,7 @@
 #include "kernels/registry.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
+#include "tools/kv_plan.h"
 #include "tools/node_ports.h"
 #include "tools/process_ports.h"
 #include "tools/server_plan.h"
@@ -55,6 +56,7 @@ class LocalServer {
   Pause pause_;                                     // of a device that takes time for nothing
   std::unique_ptr<kernels::Device> device_;         // null without prefill and decode
   std::unique_ptr<kernels::LaunchQueue> launcher_;  // likewise
+  std::unique_ptr<transport::BlockStore> blocks_;   // null: KV ends with its request
   std::unique_ptr<NodePorts> ports_;                // null: a cluster of its own
   std::unique_ptr<Node> node_;
   std::unique_ptr<HttpServer> http_;  // null: no gateway

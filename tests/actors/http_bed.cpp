@@ -104,6 +104,7 @@ void FakeFrontDoor::send_tokens(const Submission& to,
     run.stop_token = tokens.back();
   run.tokens = std::move(tokens);
   run.basis = Basis{};
+  run.cached_tokens = cached_tokens_;
   send(to, std::move(run));
 }
 

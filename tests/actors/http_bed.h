@@ -50,6 +50,10 @@ class FakeFrontDoor final : public FrontDoor {
             Error error,
             bool retry,
             std::optional<Nanos> retry_after = std::nullopt);
+
+  // Of every prompt from now on.
+  void set_cached_tokens(std::int64_t tokens) { cached_tokens_ = tokens; }
+
   void set_state(PartState state);
   void set_timeline(const RequestTimeline& timeline);
   void forget_timelines();
@@ -70,6 +74,7 @@ class FakeFrontDoor final : public FrontDoor {
   std::deque<RequestId> closed_;
   std::map<RequestId, RequestTimeline> timelines_;
   std::size_t submissions_seen_ = 0;
+  std::int64_t cached_tokens_ = 0;
   PartState state_ = PartState::kOk;
 };
 

@@ -118,6 +118,21 @@ TEST_CASE("a streamed chat joins to the same text, role first, usage last") {
   CHECK(chunks.back()["usage"]["completion_tokens"] == thought("I think", "Hello there").size());
 }
 
+TEST_CASE("usage says how much of the prompt was not computed, whole and streamed") {
+  HttpBed bed;
+  bed.door.set_cached_tokens(3);
+  const Json whole = ask_whole(bed, hello(), thought("I", "Hello"))["usage"];
+  const Json streamed =
+      ask_stream(bed,
+                 hello({{"stream", true}, {"stream_options", {{"include_usage", true}}}}),
+                 thought("I", "Hello"))
+          .back()["usage"];
+  CHECK(whole["prompt_tokens_details"]["cached_tokens"] == 3);
+  CHECK(whole["prompt_cache_hit_tokens"] == 3);
+  CHECK(whole["prompt_cache_miss_tokens"] == whole["prompt_tokens"].get<int>() - 3);
+  CHECK(streamed == whole);
+}
+
 TEST_CASE("without thinking the answer is content from its first token") {
   HttpBed bed;
   auto answer = ids_of("Plain");

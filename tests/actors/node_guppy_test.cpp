@@ -5,12 +5,14 @@
 #include <doctest/doctest.h>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/node.h"
 #include "kernels/launch_queue.h"
 #include "kernels/registry.h"
 #include "tests/sim/node_clients.h"
+#include "transport/memory/memory_blocks.h"
 
 namespace {
 
@@ -22,13 +24,24 @@ Instant clock_now() {
   return std::chrono::steady_clock::now();
 }
 
+std::unique_ptr<transport::BlockStore> open_store() {
+  return transport::make_memory_blocks(
+      {.limits = {},
+       .worth = [](const transport::BlockUse& use, transport::WallSeconds) { return use.last_use; },
+       .now = clock_now,
+       .wall = [] { return transport::WallSeconds{1}; },
+       .directory = {},
+       .writer = {}});
+}
+
 struct GuppyNode {
+  std::unique_ptr<transport::BlockStore> store;
   std::unique_ptr<kernels::Device> device;
   std::unique_ptr<kernels::LaunchQueue> queue;
   std::unique_ptr<Node> node;
   std::unique_ptr<Clients> clients;
 
-  GuppyNode() {
+  explicit GuppyNode(bool keeps_kv = false) {
     kernels::DeviceConfig config;
     config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
     config.kv_blocks = 64;
@@ -37,6 +50,11 @@ struct GuppyNode {
     REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
     device = *std::move(opened);
     queue = std::make_unique<kernels::LaunchQueue>(device->backend(), clock_now);
+    KvParts kv;
+    if (keeps_kv) {
+      store = open_store();
+      kv = {store.get(), {"guppy", "", device->backend().shape().block_layout, "", ""}};
+    }
     auto built = build_node(Config(),
                             Parts{device->backend().shape(),
                                   &device->backend(),
@@ -44,13 +62,26 @@ struct GuppyNode {
                                   clock_now,
                                   [](LogLevel, std::string_view) {},
                                   nullptr,
-                                  {}});
+                                  {},
+                                  kv});
     REQUIRE(built.has_value());
     node = *std::move(built);
     clients = std::make_unique<Clients>(*node, clock_now);
   }
 
   ~GuppyNode() { CHECK(node->shut_down(seconds(20))); }
+
+  // Returns when all full blocks of the prompt are there.
+  Answer ask_and_store(const Wanted& request) {
+    const Answer answer = wait(clients->ask(request));
+    const auto blocks = static_cast<std::int64_t>(request.prompt.size()) / kBlockTokens;
+    for (const Instant limit = clock_now() + seconds(20);
+         store->use().blocks < blocks && clock_now() < limit;) {
+      std::this_thread::yield();
+    }
+    REQUIRE(store->use().blocks >= blocks);
+    return answer;
+  }
 
   Answer wait(RequestId id) {
     REQUIRE(clients->wait_until_all_over(seconds(60)));
@@ -96,4 +127,28 @@ TEST_CASE("an answer does not depend on who else is served") {
     guppy.clients->ask(wanted(i, static_cast<std::int64_t>(10 + 40 * i), 20));
   }
   CHECK(guppy.wait(among).tokens == alone.tokens);
+}
+
+TEST_CASE("behind the blocks of an earlier request an exact answer is the one without them") {
+  GuppyNode cold;
+  GuppyNode keeping(true);
+  const Wanted request = story(BasisMode::kExact, 1000);
+  const Answer whole = cold.wait(cold.clients->ask(request));
+  // What wrote the blocks was a bounded request: its own were computed with whole windows.
+  CHECK(keeping.ask_and_store(story(BasisMode::kBounded, 1000)).basis->hit == 0);
+  const Answer behind = keeping.wait(keeping.clients->ask(request));
+  CHECK(behind.basis->hit == 896);
+  CHECK(behind.cached_tokens == 896);
+  CHECK(behind.tokens == whole.tokens);
+}
+
+TEST_CASE("two bounded answers behind the same blocks are equal") {
+  GuppyNode guppy(true);
+  const Wanted request = story(BasisMode::kBounded, 1000);
+  guppy.ask_and_store(request);
+  const Answer first = guppy.ask_and_store(request);
+  const Answer second = guppy.wait(guppy.clients->ask(request));
+  CHECK(first.basis->hit == 896);
+  CHECK(second.basis == first.basis);
+  CHECK(second.tokens == first.tokens);
 }

@@ -270,3 +270,35 @@ TEST_CASE("a store that goes away costs no answer, and is used again when it is 
     }
   }
 }
+
+TEST_CASE("whoever dies, every answer is true under its basis and no memory is lost") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    World world(keeping({kFront, kPrefill, kPrefill, kDecode, kDecode}, seed));
+    REQUIRE(world.run_until_whole());
+    testing::Clients& clients = world.clients(NodeId{0});
+    std::vector<RequestId> asked;
+    for (int round = 0; round < 4; ++round) {
+      for (std::uint64_t i = 0; i < 8; ++i) {
+        const bool exact = world.random()() % 2 == 0;
+        const auto prompt = static_cast<std::int64_t>(200 + world.random()() % 800);
+        asked.push_back(
+            clients.ask(story(i % 3, prompt, exact ? BasisMode::kExact : BasisMode::kBounded, 60)));
+      }
+      world.run_for(std::chrono::milliseconds(world.random()() % 300));
+      const NodeId victim{static_cast<std::uint32_t>(1 + world.random()() % 4)};
+      world.kill(victim);
+      world.run_for(std::chrono::milliseconds(world.random()() % 2'000));
+      world.restart(victim);
+    }
+    REQUIRE(world.run_until_all_over(seconds(300)));
+    std::int64_t hits = 0;
+    for (const RequestId request : asked) {
+      const testing::Answer answer = clients.answer(request);
+      check_true(answer, clients.asked(request));
+      hits += answer.basis->hit > 0 ? 1 : 0;
+    }
+    CHECK(hits > 5);
+    CHECK(settle_memory(world));
+  }
+}

@@ -220,5 +220,22 @@ class Ends(unittest.TestCase):
             self.assertEqual(server.process.wait(DEADLINE_S), 0)
 
 
+class KeepsKv(unittest.TestCase):
+    def test_a_repeated_prompt_is_not_computed_again(self):
+        body = {"prompt": "Once upon a time there was a fish. " * 60, "max_tokens": 20, "temperature": 0, "replay": "exact",
+                "return_token_ids": True}
+        with Server() as cold:
+            whole = cold.post("/v1/completions", {"model": cold.model, **body})
+        self.assertEqual(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+        with Server("--set", "kv.store=memory") as server:
+            answers = [server.post("/v1/completions", {"model": server.model, **body}) for _ in range(5)]
+            self.assertRegex(server.request("GET", "/metrics")[1], r"(?m)^shoal_kv_hits_total [1-9]")
+        cached = [answer["usage"]["prompt_cache_hit_tokens"] for answer in answers]
+        self.assertEqual(cached[0], 0)
+        self.assertGreater(cached[-1], 0)  # blocks are stored behind the answer, not before it
+        for answer in answers:
+            self.assertEqual(answer["choices"][0]["token_ids"], whole["choices"][0]["token_ids"])
+
+
 if __name__ == "__main__":
     shoal_program.main()

@@ -1,0 +1,103 @@
+// Where a request starts and how its blocks are named goes to another process and comes out equal;
+// what cannot be is refused.
+#include <doctest/doctest.h>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "actors/wire_messages.h"
+#include "schemas/wire.pb.h"
+
+using namespace shoal;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr Instant kNow{seconds(500)};
+
+std::shared_ptr<Placement> placement_behind_a_hit() {
+  auto submission = std::make_shared<Submission>();
+  submission->request = RequestId{7};
+  submission->attempt = AttemptId{2};
+  std::vector<TokenId> prompt(700);
+  std::iota(prompt.begin(), prompt.end(), 3);
+  submission->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+  submission->forced = {8, 9};
+  submission->deadline = kNow + seconds(10);
+  auto placement = std::make_shared<Placement>();
+  placement->basis = Basis{BasisMode::kBounded, 640, 512, 572, 99};
+  placement->span = {700, 702, BasisMode::kBounded, 640, 512};
+  placement->kv = std::make_shared<const KvNames>(
+      name_blocks(root_key({"m", "w", "l", "t", "somebody"}), TtlClass::kAgent, *submission));
+  placement->submission = std::move(submission);
+  return placement;
+}
+
+Code refusal(const wire::Placement& damaged) {
+  const auto got = wire_codec::decode<PlacePrefill>(damaged.SerializeAsString(), kNow);
+  REQUIRE_FALSE(got.has_value());
+  return got.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("a placement behind a hit survives the wire, all but what its tokens tell") {
+  const auto sent = placement_behind_a_hit();
+  const auto got =
+      wire_codec::decode<PlacePrefill>(wire_codec::encode(PlacePrefill{sent}, kNow), kNow);
+  REQUIRE(got.has_value());
+  const Placement& placement = *got->placement;
+  CHECK(placement.basis == sent->basis);
+  CHECK(placement.span.hit == 640);
+  CHECK(placement.span.start == 512);
+  REQUIRE(placement.kv != nullptr);
+  CHECK(placement.kv->root == sent->kv->root);
+  CHECK(placement.kv->ttl == TtlClass::kAgent);
+  CHECK(placement.kv->keys.empty());
+  CHECK(name_blocks(placement.kv->root, placement.kv->ttl, *placement.submission).keys ==
+        sent->kv->keys);
+}
+
+TEST_CASE("a hand-over tells where the names of its blocks go on") {
+  const auto placement = placement_behind_a_hit();
+  Handover sent;
+  sent.placement = placement;
+  sent.buffer = BufferKey{5};
+  sent.position = 702;
+  sent.answered = 3;
+  sent.chain = chain_of(*placement->kv, *placement->submission);
+  REQUIRE(sent.chain.open.size() == 62);
+  const auto joined =
+      wire_codec::decode<JoinDecode>(wire_codec::encode(JoinDecode{sent, 0, {}}, kNow), kNow);
+  REQUIRE(joined.has_value());
+  CHECK(joined->handover.chain.last == placement->kv->keys.back());
+  CHECK(joined->handover.chain.open == sent.chain.open);
+  const auto done =
+      wire_codec::decode<PrefillDone>(wire_codec::encode(PrefillDone{sent}, kNow), kNow);
+  REQUIRE(done.has_value());
+  CHECK(done->handover.chain.open == sent.chain.open);
+}
+
+TEST_CASE("a hit that no placement can have is corrupt") {
+  wire::Placement whole;
+  REQUIRE(whole.ParseFromString(wire_codec::encode(PlacePrefill{placement_behind_a_hit()}, kNow)));
+  wire::Placement damaged = whole;
+  damaged.set_start(641);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.mutable_basis()->set_hit(768);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.mutable_basis()->set_hit(639);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.clear_kv_root();
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.set_kv_root("short");
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.set_kv_ttl(9);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+}
