@@ -149,6 +149,7 @@ struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 struct LookUpKv { SubmissionPtr submission; };                          // router
 struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; std::uint64_t lineage = 0; };
 struct LoadKv { PlacementPtr placement; };                              // prefill group
+struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
 struct KvLoaded { AttemptKey key; Result<std::vector<kernels::BlockBytes>> blocks; };
 struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
 struct KvRead { AttemptKey key; std::vector<KvWanted> wanted; std::vector<transport::Loaded> blocks; };  // the store
@@ -276,6 +277,7 @@ using KvClientActor = Interface<void(Rewire),
                                 void(Ping),
                                 void(LookUpKv),  // answered by KvFound
                                 void(LoadKv),    // answered by KvLoaded
+                                void(KvLoadFailed),
                                 void(KvRead),
                                 void(StoreKv)>;
 
@@ -399,6 +401,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LookUpKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFound)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LoadKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoaded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlacePrefill)

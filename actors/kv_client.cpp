@@ -2,6 +2,7 @@
 #include "actors/kv_client.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@ namespace {
 
 // A store that did not answer is not asked for so long: requests are computed whole instead.
 constexpr Nanos kAwayPause = std::chrono::seconds(5);
+// Likewise for hits that could not be loaded. By then the blocks are stored anew and seen here.
+constexpr Nanos kSuspectPause = std::chrono::seconds(10);
+constexpr std::size_t kSuspects = 1024;
 
 struct KvClient {
   static inline const char* name = "kv_client";
@@ -24,13 +28,16 @@ struct KvClient {
   std::uint64_t numeric = 0;
   Instant away_until{};
   std::int64_t reading = 0;
+  std::map<BlockKey, Instant> suspects;  // last blocks of hits, until when
 
   void start(ContextPtr node, std::uint32_t part);
   void look_up(const LookUpKv& message);
   void load(const LoadKv& message);
+  void load_failed(const KvLoadFailed& message);
   void read(KvRead& message);
   void save(const StoreKv& message);
 
+  static bool is_away(Code code);
   BlockKey root_of(const std::string& tenant) const;
   bool may_reuse(const Submission& submission) const;
   void find_hit(const Submission& submission, const KvNames& names, KvFound& found) const;
@@ -82,6 +89,8 @@ void KvClient::look_up(const LookUpKv& message) {
   const auto names = std::make_shared<const KvNames>(
       name_blocks(root_of(submission.tenant), TtlClass::kChat, submission));
   found.names = names;
+  std::erase_if(suspects,
+                [now = seat.node->now()](const auto& suspect) { return suspect.second <= now; });
   if (may_reuse(submission)) {
     find_hit(submission, *names, found);
   }
@@ -101,8 +110,8 @@ void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFo
   const kernels::ModelShape& shape = seat.node->shape;
   const KvReuse reuse = plan_reuse(
       mode, prompt, basis ? std::min(there, basis->hit) : there, shape.window, shape.layers);
-  if (reuse.hit > 0 && (!basis || reuse.hit == basis->hit)) {
-    const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
+  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
+  if (blocks > 0 && (!basis || reuse.hit == basis->hit) && !suspects.contains(keys[blocks - 1])) {
     found.reuse = reuse;
     found.lineage = lineage_of(keys.first(blocks), std::span(infos).first(blocks));
   }
@@ -134,6 +143,23 @@ void KvClient::load(const LoadKv& message) {
              });
 }
 
+bool KvClient::is_away(Code code) {
+  return code == Code::kUnavailable || code == Code::kDeadline;
+}
+
+void KvClient::load_failed(const KvLoadFailed& message) {
+  const Placement& placement = *message.placement;
+  const Instant now = seat.node->now();
+  if (is_away(message.code)) {
+    away_until = now + kAwayPause;
+    return;
+  }
+  if (suspects.size() < kSuspects) {
+    const auto blocks = static_cast<std::size_t>(placement.span.hit / kBlockTokens);
+    suspects[placement.kv->keys.at(blocks - 1)] = now + kSuspectPause;
+  }
+}
+
 void KvClient::read(KvRead& message) {
   --reading;
   ++seat.progress;
@@ -156,7 +182,7 @@ void KvClient::fail_load(const KvRead& message, std::size_t block) {
   const Error& error = message.blocks[block].error();
   if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
     forget_from(std::span(message.wanted).subspan(block));
-  } else {
+  } else if (is_away(error.code)) {
     away_until = seat.node->now() + kAwayPause;
   }
   seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
@@ -214,6 +240,7 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
       [self](const Ping&) { self->state.seat.answer_ping(self->state.reading > 0); },
       [self](const LookUpKv& m) { self->state.look_up(m); },
       [self](const LoadKv& m) { self->state.load(m); },
+      [self](const KvLoadFailed& m) { self->state.load_failed(m); },
       [self](KvRead& m) { self->state.read(m); },
       [self](const StoreKv& m) { self->state.save(m); },
   };

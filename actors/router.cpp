@@ -88,6 +88,7 @@ struct Router {
 
   void place(Entry& entry, const KvFound& found);
   void tell_basis_changed(const Entry& entry) const;
+  void tell_load_failed(const Entry& entry, Code code) const;
   Entry* find(const AttemptKey& key);
   bool site_lost(const Entry& entry) const;
   bool can_hand_over_again(const Entry& entry) const;
@@ -285,7 +286,16 @@ void Router::lost(const AttemptLost& message) {
       entry == nullptr ||
       (message.decode && !(entry->decode && entry->decode->node == *message.decode));
   if (!from_elsewhere) {
+    tell_load_failed(*entry, message.error.code);
     lose(*entry, message.error, message.decode.has_value());
+  }
+}
+
+// Another node's store is not this one's: what it could not read may still seem to be there.
+void Router::tell_load_failed(const Entry& entry, Code code) const {
+  const bool was_loading = entry.state == RequestState::kQueued && entry.placement->span.hit > 0;
+  if (was_loading && code != Code::kPeerLost) {
+    notify(seat.wiring->kv_client, KvLoadFailed{entry.placement, code});
   }
 }
 

@@ -18,14 +18,19 @@ class SharedBlocks::Port final : public transport::BlockStore {
   std::string_view durable() const override { return "the processes of its world"; }
 
   std::optional<BlockInfo> find(const BlockKey& key) const override {
-    const auto found = shared_.infos_.find(key);
-    return found == shared_.infos_.end() ? std::nullopt : std::optional(found->second);
+    const auto found = shared_.blocks_.find(key);
+    if (found == shared_.blocks_.end()) {
+      return std::nullopt;
+    }
+    const auto dropped = dropped_.find(key);
+    const bool is_dropped = dropped != dropped_.end() && dropped->second == found->second.put;
+    return is_dropped ? std::nullopt : std::optional(found->second.info);
   }
 
   void put(std::vector<std::vector<std::byte>> records, Stored done) override {
     std::vector<Result<void>> results;
     for (auto& record : records) {
-      results.push_back(shared_.store(std::move(record)));
+      results.push_back(put(std::move(record)));
     }
     answer([done = std::move(done), results = std::move(results)] { done(results); });
   }
@@ -41,8 +46,11 @@ class SharedBlocks::Port final : public transport::BlockStore {
   void touch(const BlockKey&) override {}
 
   bool drop(const BlockKey& key) override {
-    shared_.records_.erase(key);
-    return shared_.infos_.erase(key) == 1;
+    const bool was_there = find(key).has_value();
+    if (was_there) {
+      dropped_[key] = shared_.blocks_.at(key).put;
+    }
+    return was_there;
   }
 
   void stop() override { *alive_ = false; }
@@ -50,6 +58,19 @@ class SharedBlocks::Port final : public transport::BlockStore {
   Use use() const override { return {}; }
 
  private:
+  Result<void> put(std::vector<std::byte> record) {
+    if (shared_.away_) {
+      return fail(Code::kUnavailable, "the store is away");
+    }
+    TRY(const KvBlock block, read_kv_header(record));
+    const auto known = find(block.key);
+    if (!known ||
+        (known->provenance == Provenance::kBounded && block.provenance == Provenance::kExact)) {
+      shared_.store(std::move(record), block);
+    }
+    return {};
+  }
+
   void answer(std::function<void()> call) {
     shared_.timeline_.after(std::chrono::microseconds(200),
                             [alive = alive_, call = std::move(call)] {
@@ -60,6 +81,7 @@ class SharedBlocks::Port final : public transport::BlockStore {
   }
 
   SharedBlocks& shared_;
+  std::map<BlockKey, std::uint64_t> dropped_;  // which put brought it
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
@@ -68,9 +90,8 @@ std::unique_ptr<transport::BlockStore> SharedBlocks::open() {
 }
 
 void SharedBlocks::damage() {
-  for (auto& [key, record] : records_) {
-    record.back() ^= std::byte{1};
-    record[kKvHeaderBytes] ^= std::byte{1};
+  for (auto& [key, block] : blocks_) {
+    block.record[kKvHeaderBytes] ^= std::byte{1};
   }
 }
 
@@ -78,27 +99,17 @@ Loaded SharedBlocks::load(const KvWanted& wanted) {
   if (away_) {
     return fail(Code::kUnavailable, "the store is away");
   }
-  const auto found = records_.find(wanted.key);
-  if (found == records_.end()) {
+  const auto found = blocks_.find(wanted.key);
+  if (found == blocks_.end()) {
     return fail(Code::kNotFound, "no such block");
   }
-  TRY(const KvRecord read, read_kv_record(found->second, wanted));
+  TRY(const KvRecord read, read_kv_record(found->second.record, wanted));
   return std::make_shared<const std::vector<std::byte>>(read.payload.begin(), read.payload.end());
 }
 
-Result<void> SharedBlocks::store(std::vector<std::byte> record) {
-  if (away_) {
-    return fail(Code::kUnavailable, "the store is away");
-  }
-  TRY(const KvBlock block, read_kv_header(record));
-  const auto known = infos_.find(block.key);
-  if (known != infos_.end() && (known->second.provenance == Provenance::kExact ||
-                                block.provenance == Provenance::kBounded)) {
-    return {};
-  }
-  infos_[block.key] = {block.payload_crc, block.provenance, block.ttl};
-  records_[block.key] = std::move(record);
-  return {};
+void SharedBlocks::store(std::vector<std::byte> record, const KvBlock& block) {
+  blocks_[block.key] = {
+      std::move(record), {block.payload_crc, block.provenance, block.ttl}, ++puts_};
 }
 
 }  // namespace shoal::sim

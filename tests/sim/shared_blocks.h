@@ -1,5 +1,5 @@
 // A KV store that all nodes of a world share, in virtual time: each process sees it through a port
-// of its own, and what it holds outlives them.
+// of its own, and what it holds outlives them. What one process dropped the others still see.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,23 @@ class SharedBlocks {
   // Flips a bit in every record that is there.
   void damage();
 
-  std::size_t blocks() const { return records_.size(); }
+  std::size_t blocks() const { return blocks_.size(); }
 
  private:
   class Port;
 
+  struct Stored {
+    std::vector<std::byte> record;
+    transport::BlockInfo info;
+    std::uint64_t put = 0;  // which one brought it
+  };
+
   transport::Loaded load(const KvWanted& wanted);
-  Result<void> store(std::vector<std::byte> record);
+  void store(std::vector<std::byte> record, const KvBlock& block);
 
   Timeline& timeline_;
-  std::map<BlockKey, std::vector<std::byte>> records_;
-  std::map<BlockKey, transport::BlockInfo> infos_;
+  std::map<BlockKey, Stored> blocks_;
+  std::uint64_t puts_ = 0;
   bool away_ = false;
 };
 
