@@ -253,7 +253,7 @@ void DecodeWorker::store(const Running& step, const std::vector<kernels::BlockBy
     if (block && save != step.saves.end()) {
       block->number = static_cast<std::uint32_t>(sequence->second.position / kBlockTokens);
       block->provenance = provenance_of(placement.basis);
-      block->ttl = placement.kv->ttl;
+      block->ttl = placement.submission->ttl;
       message.blocks.push_back(
           {*block, saved.at(static_cast<std::size_t>(save - step.saves.begin()))});
     }

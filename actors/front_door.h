@@ -15,6 +15,7 @@
 #include "actors/timeline.h"
 #include "schemas/basis.h"
 #include "schemas/ids.h"
+#include "schemas/kv_record.h"
 #include "schemas/result.h"
 #include "schemas/sampling.h"
 #include "schemas/units.h"
@@ -38,6 +39,7 @@ struct Submission {
   std::optional<Basis> basis;  // known after the first placement; kept by every later attempt
   Instant deadline;
   std::string tenant;
+  TtlClass ttl = TtlClass::kChat;  // how long its KV is worth keeping
 };
 
 struct LogprobEntry {

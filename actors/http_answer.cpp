@@ -86,7 +86,8 @@ void HttpAnswer::submit_choices(const AnswerPlan& plan) {
                         .mode = plan.mode,
                         .basis = std::nullopt,
                         .deadline = received_ + timeout,
-                        .tenant = tenant_.name};
+                        .tenant = tenant_.name,
+                        .ttl = plan.ttl};
   if (!submission.sampling.has_seed) {
     submission.sampling.seed = host_.random();
     submission.sampling.has_seed = true;

@@ -56,6 +56,7 @@ struct AnswerPlan {
   std::uint32_t choices = 1;
   bool stream = false;
   BasisMode mode = BasisMode::kBounded;
+  TtlClass ttl = TtlClass::kChat;
   std::optional<Nanos> timeout;
   std::unique_ptr<AnswerFormat> format;
 };

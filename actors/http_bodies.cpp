@@ -49,6 +49,10 @@ BasisMode basis_mode(const ServingFields& serving, BasisMode default_mode) {
   return default_mode;
 }
 
+TtlClass ttl_class(CacheClass asked) {
+  return asked == CacheClass::kAgent ? TtlClass::kAgent : TtlClass::kChat;
+}
+
 // kInvalid names both numbers. max_tokens 0 becomes the default, capped to the context left.
 Result<void> fit_context(std::int64_t prompt_tokens,
                          int default_max_tokens,
@@ -130,6 +134,7 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   }
   plan.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   plan.mode = basis_mode(serving, context.default_mode);
+  plan.ttl = ttl_class(serving.cache_class);
   if (serving.timeout_s > 0) {
     if (const auto fault = timeout_fault(serving.timeout_s, context.longest_timeout);
         !fault.empty())

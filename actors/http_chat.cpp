@@ -157,6 +157,8 @@ Result<Prepared> prepare_chat(const JsonValue& body, const BodyContext& context)
   plan.id = kChatPrefix + context.stamp.id;
   plan.choices = static_cast<std::uint32_t>(request.choices);
   plan.stream = request.stream;
+  if (request.serving.cache_class == CacheClass::kDefault && !request.tools.empty())
+    plan.ttl = TtlClass::kAgent;
   plan.format =
       std::make_unique<ChatFormat>(output, shapes_of(request, context), rendered.parse, model);
   return plan;

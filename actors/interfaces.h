@@ -152,7 +152,7 @@ struct LoadKv { PlacementPtr placement; };                              // prefi
 struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
 struct KvLoaded { AttemptKey key; Result<std::vector<kernels::BlockBytes>> blocks; };
 struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
-struct KvRead { AttemptKey key; std::vector<KvWanted> wanted; std::vector<transport::Loaded> blocks; };  // the store
+struct KvRead { AttemptKey key; std::vector<KvWanted> wanted; std::vector<transport::Loaded> blocks; std::uint32_t turn = 0; };  // the store
 
 // Prefill.
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group

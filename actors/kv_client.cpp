@@ -86,8 +86,8 @@ void KvClient::look_up(const LookUpKv& message) {
   const Submission& submission = *message.submission;
   KvFound found;
   found.key = {submission.request, submission.attempt};
-  const auto names = std::make_shared<const KvNames>(
-      name_blocks(root_of(submission.tenant), TtlClass::kChat, submission));
+  const auto names =
+      std::make_shared<const KvNames>(name_blocks(root_of(submission.tenant), submission));
   found.names = names;
   std::erase_if(suspects,
                 [now = seat.node->now()](const auto& suspect) { return suspect.second <= now; });
@@ -133,13 +133,14 @@ void KvClient::load(const LoadKv& message) {
   }
   // The request's own deadline would say nothing about the store.
   const Instant due = seat.node->now() + seat.node->options.kv_load;
+  const auto turn = static_cast<std::uint32_t>(names.keys.size() - wanted.size());
   ++reading;
   auto blocks = wanted;
   store->get(std::move(blocks),
              due,
-             [client = me, key = placement.key(), wanted = std::move(wanted)](
+             [client = me, key = placement.key(), wanted = std::move(wanted), turn](
                  std::vector<transport::Loaded> read) {
-               notify(client, KvRead{key, wanted, std::move(read)});
+               notify(client, KvRead{key, wanted, std::move(read), turn});
              });
 }
 
@@ -173,7 +174,7 @@ void KvClient::read(KvRead& message) {
     }
   }
   if (loaded.blocks) {
-    store->touch(message.wanted.back().key);
+    store->touch(message.wanted.back().key, message.turn);
   }
   notify(seat.wiring->here().prefill_group, std::move(loaded));
 }

@@ -14,13 +14,13 @@ TokenId token_at(const Submission& submission, Position position) {
   return place < prompt ? (*submission.prompt)[place] : submission.forced[place - prompt];
 }
 
-KvNames name_blocks(const BlockKey& root, TtlClass ttl, const Submission& submission) {
+KvNames name_blocks(const BlockKey& root, const Submission& submission) {
   if (submission.forced.empty()) {
-    return {root, ttl, block_keys(root, *submission.prompt)};
+    return {root, block_keys(root, *submission.prompt)};
   }
   std::vector<TokenId> tokens = *submission.prompt;
   tokens.insert(tokens.end(), submission.forced.begin(), submission.forced.end());
-  return {root, ttl, block_keys(root, tokens)};
+  return {root, block_keys(root, tokens)};
 }
 
 KvChain chain_of(const KvNames& names, const Submission& submission) {
@@ -56,7 +56,7 @@ KvBlock header_of(const KvNames& names, const Submission& submission, std::size_
   block.key = names.keys[number];
   block.parent = number == 0 ? names.root : names.keys[number - 1];
   block.number = static_cast<std::uint32_t>(number);
-  block.ttl = names.ttl;
+  block.ttl = submission.ttl;
   const auto first = static_cast<Position>(number) * kBlockTokens;
   for (std::size_t i = 0; i < block.tokens.size(); ++i) {
     block.tokens[i] = token_at(submission, first + static_cast<Position>(i));

@@ -27,7 +27,6 @@ struct KvParts {
 
 struct KvNames {
   BlockKey root;
-  TtlClass ttl = TtlClass::kChat;
   // Of all full blocks of prompt and forced tokens. Left out on the way to another process.
   std::vector<BlockKey> keys{};
 };
@@ -49,7 +48,7 @@ struct SavedBlock {
 // Prompt and forced tokens.
 TokenId token_at(const Submission& submission, Position position);
 
-KvNames name_blocks(const BlockKey& root, TtlClass ttl, const Submission& submission);
+KvNames name_blocks(const BlockKey& root, const Submission& submission);
 
 // After prompt and forced tokens.
 KvChain chain_of(const KvNames& names, const Submission& submission);

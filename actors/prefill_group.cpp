@@ -20,7 +20,7 @@ PlacementPtr with_keys(const PlacementPtr& placement) {
   }
   auto named = std::make_shared<Placement>(*placement);
   named->kv = std::make_shared<const KvNames>(
-      name_blocks(placement->kv->root, placement->kv->ttl, *placement->submission));
+      name_blocks(placement->kv->root, *placement->submission));
   return named;
 }
 

@@ -151,6 +151,7 @@ void put(const Submission& submission, Instant now, bool with_prompt, wire::Subm
   }
   out.set_time_left_ns(std::min<Nanos>(submission.deadline - now, kLongestDeadline).count());
   out.set_tenant(submission.tenant);
+  out.set_ttl(static_cast<std::uint32_t>(submission.ttl));
 }
 
 Result<Submission> get(const wire::Submission& in, Instant now) {
@@ -174,6 +175,10 @@ Result<Submission> get(const wire::Submission& in, Instant now) {
   }
   submission.deadline = now + Nanos{in.time_left_ns()};
   submission.tenant = in.tenant();
+  if (in.ttl() >= static_cast<std::uint32_t>(kTtlClasses)) {
+    return corrupt("ttl");
+  }
+  submission.ttl = static_cast<TtlClass>(in.ttl());
   return submission;
 }
 

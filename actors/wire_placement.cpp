@@ -29,11 +29,8 @@ Result<KvNamesPtr> names_of(const wire::Placement& in) {
   if (in.kv_root().empty()) {
     return nullptr;
   }
-  if (in.kv_ttl() >= static_cast<std::uint32_t>(kTtlClasses)) {
-    return corrupt("kv_ttl");
-  }
   TRY(const BlockKey root, block_key(in.kv_root()));
-  return std::make_shared<const KvNames>(KvNames{root, static_cast<TtlClass>(in.kv_ttl())});
+  return std::make_shared<const KvNames>(KvNames{root});
 }
 
 Result<KvChain> chain_of(const wire::Handover& in) {
@@ -80,7 +77,6 @@ void put(const Placement& placement, Instant now, bool with_prompt, wire::Placem
   out.set_start(placement.span.start);
   if (placement.kv != nullptr) {
     put(placement.kv->root, *out.mutable_kv_root());
-    out.set_kv_ttl(static_cast<std::uint32_t>(placement.kv->ttl));
   }
 }
 

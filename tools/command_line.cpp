@@ -31,6 +31,9 @@ constexpr ConfigFlag kConfigFlags[] = {
      "cpu; or sim: reads no weights, answers from hashes in the time that sim.* says"},
     {"--threads", "compute.threads", "compute threads; 0: one per core"},
     {"--kv-bytes", "kv.bytes", "KV memory, bytes"},
+    {"--kv-dir",
+     "kv.dir",
+     "directory of the KV store, kept for days and shared; default: shoal/kv in the user's cache"},
     {"--log-level", "log.level", "debug, info, warning or error"},
 };
 

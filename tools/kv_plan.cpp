@@ -1,125 +1,78 @@
-// Digests of the files that a model is made of.
+// The file row in a directory that was named, or else in the user's cache directory.
 #include "tools/kv_plan.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "tools/model_digest.h"
 #include "tools/process_ports.h"
-#include "transport/memory/memory_blocks.h"
+#include "transport/registry.h"
 
 namespace shoal::tools {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-constexpr std::uint64_t kEnds = 64 << 10;
-// A longer header is damage, which loading the weights finds.
-constexpr std::uint64_t kLongestHeader = 256 << 20;
+namespace fs = std::filesystem;
 
-tl::unexpected<Error> unreadable(const fs::path& file) {
-  return fail(Code::kMisconfigured, file.string() + ": cannot be read");
-}
-
-Result<std::string> read_part(const fs::path& file, std::uint64_t from, std::uint64_t bytes) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(bytes, '\0');
-  in.seekg(static_cast<std::streamoff>(from));
-  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    return unreadable(file);
+// By the XDG base directory specification. Empty: the user has none.
+fs::path user_cache() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) {
+    return cache;
   }
-  return text;
-}
-
-Result<std::uint64_t> size_of(const fs::path& file) {
-  std::error_code error;
-  const std::uint64_t size = fs::file_size(file, error);
-  if (error) {
-    return unreadable(file);
-  }
-  return size;
-}
-
-std::string digest(std::string text) {
-  return to_string(root_key({std::move(text), "", "", "", ""}));
-}
-
-Result<std::string> digest_of(const fs::path& file) {
-  TRY(const std::uint64_t size, size_of(file));
-  TRY(std::string text, read_part(file, 0, size));
-  return digest(std::move(text));
-}
-
-// Name, size, header, and both ends.
-Result<std::string> digest_of_weights(const fs::path& file) {
-  TRY(const std::uint64_t size, size_of(file));
-  std::uint64_t header = 0;
-  TRY(const std::string length, read_part(file, 0, std::min<std::uint64_t>(size, sizeof header)));
-  std::memcpy(&header, length.data(), length.size());
-  const std::uint64_t begin = std::min(size, std::max(kEnds, std::min(header, kLongestHeader) + 8));
-  const std::uint64_t end = std::min(size, kEnds);
-  TRY(const std::string first, read_part(file, 0, begin));
-  TRY(const std::string last, read_part(file, size - end, end));
-  return digest(file.filename().string() + "\n" + std::to_string(size) + "\n" + first + last);
-}
-
-Result<std::string> digest_of_all_weights(const fs::path& model) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(model, error)) {
-    if (entry.path().extension() == ".safetensors") {
-      files.push_back(entry.path());
-    }
-  }
-  if (error) {
-    return unreadable(model);
-  }
-  std::sort(files.begin(), files.end());
-  std::string text;
-  for (const fs::path& file : files) {
-    TRY(const std::string one, digest_of_weights(file));
-    text += one + "\n";
-  }
-  return digest(std::move(text));
+  const char* home = std::getenv("HOME");
+  return home != nullptr && fs::path(home).is_absolute() ? fs::path(home) / ".cache" : fs::path();
 }
 
 // Until better is known: what was used longest ago goes first.
-std::int64_t by_last_use(const transport::BlockUse& use, transport::WallSeconds) {
+std::int64_t by_last_use(const BlockUse& use, WallMillis) {
   return use.last_use;
+}
+
+Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config, fs::path directory) {
+  transport::BlockStoreParams params;
+  params.limits.bytes = Bytes(config.kv().store_bytes());
+  params.policy.worth = by_last_use;
+  params.now = monotonic_now;
+  params.wall = unix_millis_now;
+  params.directory = std::move(directory);
+  params.writer = IncarnationId{random_seed()};
+  return transport::open_block_store(config.kv().store(), std::move(params));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config) {
-  if (config.kv().store() == "none") {
+Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
+                                                           const EventLog& log) {
+  const bool is_file = config.kv().store() == "file";
+  if (!is_file || !config.kv().dir().empty()) {
+    return config.kv().store() == "none" ? nullptr : open_row(config, config.kv().dir());
+  }
+  const fs::path cache = user_cache();
+  auto opened = cache.empty() ? fail(Code::kMisconfigured,
+                                     "neither HOME nor XDG_CACHE_HOME names a directory")
+                              : open_row(config, cache / "shoal" / "kv");
+  if (!opened) {
+    log.event(LogLevel::kWarning,
+              "kv.no_store",
+              {{"reason", opened.error().message},
+               {"do", "KV ends with its request; give --kv-dir DIR, or --set kv.store=none"}});
     return nullptr;
   }
-  transport::BlockStoreParams params{.limits = {},
-                                     .worth = by_last_use,
-                                     .now = monotonic_now,
-                                     .wall = unix_seconds_now,
-                                     .directory = {},
-                                     .writer = {}};
-  params.limits.bytes = Bytes(config.kv().store_bytes());
-  return transport::make_memory_blocks(std::move(params));
+  return opened;
 }
 
 Result<KvIdentity> kv_identity(const DevicePlan& plan) {
-  KvIdentity identity{plan.name, "", plan.shape.block_layout, "", ""};
-  const fs::path& model = plan.config.model;
-  TRY(const kernels::DeviceKind kind, kernels::find_device(plan.name));
-  TRY(identity.tokenizer, digest_of(model / "tokenizer.json"));
-  if (kind.reads_model) {
-    TRY(identity.model, digest_of(model / "config.json"));
-    TRY(identity.weights, digest_of_all_weights(model));
-  }
-  return identity;
+  TRY(ModelDigests digests, digest_model(plan));
+  // What a device makes that reads no model is its own.
+  std::string model = digests.weights.empty() ? plan.name : std::move(digests.config);
+  return KvIdentity{std::move(model),
+                    std::move(digests.weights),
+                    plan.shape.block_layout,
+                    std::move(digests.tokenizer),
+                    ""};
 }
 
 }  // namespace shoal::tools

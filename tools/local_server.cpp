@@ -27,6 +27,11 @@ EventLog::Sink sink_until(std::shared_ptr<const std::atomic<bool>> silent) {
   };
 }
 
+EventLog log_of(const Config& config, std::shared_ptr<const std::atomic<bool>> silent) {
+  return {parse_log_level(config.log().level()).value_or(LogLevel::kInfo),
+          sink_until(std::move(silent))};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config) {
@@ -92,7 +97,10 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
     TRY(std::string model, model_identity(plan.device));
     parts.cluster.emplace(ports_->parts({std::move(model), parts.shape.numeric_id}));
   }
-  TRY(blocks_, open_blocks(config));
+  // Nodes without a directory in common would keep what none of them finds.
+  if (ports_ == nullptr || !config.kv().dir().empty()) {
+    TRY(blocks_, open_blocks(config, log_of(config, silent_)));
+  }
   if (blocks_ != nullptr) {
     TRY(KvIdentity identity, kv_identity(plan.device));
     parts.kv = {blocks_.get(), std::move(identity)};
@@ -122,8 +130,7 @@ Result<void> LocalServer::open_front(const Config& config,
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
   parts.version = SHOAL_VERSION;
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
-  parts.log = EventLog(parse_log_level(config.log().level()).value_or(LogLevel::kInfo),
-                       sink_until(silent_));
+  parts.log = log_of(config, silent_);
   TRY(http_, HttpServer::start(std::move(front.http), std::move(parts)));
   return {};
 }

@@ -5,17 +5,21 @@
 #include <filesystem>
 
 #include "actors/http_server.h"
+#include "schemas/block_key.h"
 #include "tools/generation_config.h"
 
 namespace shoal::tools {
 
 namespace {
 
-// Every key is a tenant of its own; the tenant's name must not give the key away in logs.
+// Every key is a tenant of its own. The tenant's name salts the names of its KV blocks, so it is
+// the same in every process and order of keys; logs show it, and it does not give the key away.
 std::vector<ApiKey> api_keys(const Config& config) {
+  constexpr std::size_t kDigits = 32;
   std::vector<ApiKey> keys;
   for (const std::string& key : config.http().api_key()) {
-    keys.push_back(ApiKey{key, "key-" + std::to_string(keys.size() + 1)});
+    const std::string salt = to_string(root_key({"api key", "", "", "", key}));
+    keys.push_back(ApiKey{key, "key-" + salt.substr(0, kDigits)});
   }
   return keys;
 }

@@ -31,22 +31,22 @@ Submission split(const std::vector<TokenId>& tokens, std::ptrdiff_t prompt) {
 
 TEST_CASE("names do not depend on where the prompt ends") {
   const auto tokens = numbers(600);
-  const KvNames whole = name_blocks(kRoot, TtlClass::kChat, split(tokens, 600));
+  const KvNames whole = name_blocks(kRoot, split(tokens, 600));
   REQUIRE(whole.keys.size() == 4);
   for (const std::ptrdiff_t prompt : {1, 127, 128, 129, 512, 599}) {
     CAPTURE(prompt);
-    CHECK(name_blocks(kRoot, TtlClass::kChat, split(tokens, prompt)).keys == whole.keys);
+    CHECK(name_blocks(kRoot, split(tokens, prompt)).keys == whole.keys);
   }
 }
 
 TEST_CASE("token by token an answer names the blocks that the next prompt asks for") {
   const auto tokens = numbers(700);
-  const KvNames next = name_blocks(kRoot, TtlClass::kChat, split(tokens, 700));
+  const KvNames next = name_blocks(kRoot, split(tokens, 700));
   for (const std::ptrdiff_t known : {1, 127, 128, 129, 300, 384}) {
     CAPTURE(known);
     const std::vector<TokenId> before(tokens.begin(), tokens.begin() + known);
     const Submission submission = split(before, known);
-    KvChain chain = chain_of(name_blocks(kRoot, TtlClass::kChat, submission), submission);
+    KvChain chain = chain_of(name_blocks(kRoot, submission), submission);
     auto number = static_cast<std::size_t>(known) / kBlockTokens;
     for (auto at = static_cast<std::size_t>(known); at < tokens.size(); ++at) {
       if (const auto block = extend(chain, tokens[at])) {
@@ -62,7 +62,7 @@ TEST_CASE("token by token an answer names the blocks that the next prompt asks f
 }
 
 TEST_CASE("a lineage tells blocks, their order, their provenance and their bytes apart") {
-  const KvNames names = name_blocks(kRoot, TtlClass::kChat, split(numbers(300), 300));
+  const KvNames names = name_blocks(kRoot, split(numbers(300), 300));
   std::vector<transport::BlockInfo> infos = {{1, Provenance::kExact, TtlClass::kChat},
                                              {2, Provenance::kExact, TtlClass::kChat}};
   const std::uint64_t lineage = lineage_of(names.keys, infos);

@@ -25,13 +25,11 @@ Instant clock_now() {
 }
 
 std::unique_ptr<transport::BlockStore> open_store() {
-  return transport::make_memory_blocks(
-      {.limits = {},
-       .worth = [](const transport::BlockUse& use, transport::WallSeconds) { return use.last_use; },
-       .now = clock_now,
-       .wall = [] { return transport::WallSeconds{1}; },
-       .directory = {},
-       .writer = {}});
+  transport::BlockStoreParams params;
+  params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
+  params.now = clock_now;
+  params.wall = [] { return WallMillis{1}; };
+  return transport::make_memory_blocks(std::move(params));
 }
 
 struct GuppyNode {

@@ -25,11 +25,12 @@ std::shared_ptr<Placement> placement_behind_a_hit() {
   submission->prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   submission->forced = {8, 9};
   submission->deadline = kNow + seconds(10);
+  submission->ttl = TtlClass::kAgent;
   auto placement = std::make_shared<Placement>();
   placement->basis = Basis{BasisMode::kBounded, 640, 512, 572, 99};
   placement->span = {700, 702, BasisMode::kBounded, 640, 512};
   placement->kv = std::make_shared<const KvNames>(
-      name_blocks(root_key({"m", "w", "l", "t", "somebody"}), TtlClass::kAgent, *submission));
+      name_blocks(root_key({"m", "w", "l", "t", "somebody"}), *submission));
   placement->submission = std::move(submission);
   return placement;
 }
@@ -53,10 +54,9 @@ TEST_CASE("a placement behind a hit survives the wire, all but what its tokens t
   CHECK(placement.span.start == 512);
   REQUIRE(placement.kv != nullptr);
   CHECK(placement.kv->root == sent->kv->root);
-  CHECK(placement.kv->ttl == TtlClass::kAgent);
+  CHECK(placement.submission->ttl == TtlClass::kAgent);
   CHECK(placement.kv->keys.empty());
-  CHECK(name_blocks(placement.kv->root, placement.kv->ttl, *placement.submission).keys ==
-        sent->kv->keys);
+  CHECK(name_blocks(placement.kv->root, *placement.submission).keys == sent->kv->keys);
 }
 
 TEST_CASE("a hand-over tells where the names of its blocks go on") {
@@ -98,6 +98,6 @@ TEST_CASE("a hit that no placement can have is corrupt") {
   damaged.set_kv_root("short");
   CHECK(refusal(damaged) == Code::kCorrupt);
   damaged = whole;
-  damaged.set_kv_ttl(9);
+  damaged.mutable_submission()->set_ttl(9);
   CHECK(refusal(damaged) == Code::kCorrupt);
 }

@@ -43,7 +43,7 @@ class SharedBlocks::Port final : public transport::BlockStore {
     answer([done = std::move(done), loaded = std::move(loaded)] { done(loaded); });
   }
 
-  void touch(const BlockKey&) override {}
+  void touch(const BlockKey&, std::uint32_t) override {}
 
   bool drop(const BlockKey& key) override {
     const bool was_there = find(key).has_value();

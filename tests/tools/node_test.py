@@ -45,7 +45,7 @@ REQUESTS = {
 class SameAnswers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.one = Server()
+        cls.one = Server("--set", "kv.store=none")
         cls.addClassCleanup(cls.one.__exit__)
         cls.three = Cluster()
         cls.addClassCleanup(cls.three.__exit__)

@@ -228,7 +228,7 @@ class KeepsKv(unittest.TestCase):
         with Server() as cold:
             whole = cold.post("/v1/completions", {"model": cold.model, **body})
         self.assertEqual(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
-        with Server("--set", "kv.store=memory") as server:
+        with Server() as server:
             answers = [server.post("/v1/completions", {"model": server.model, **body}) for _ in range(5)]
             self.assertRegex(server.request("GET", "/metrics")[1], r"(?m)^shoal_kv_hits_total [1-9]")
         cached = [answer["usage"]["prompt_cache_hit_tokens"] for answer in answers]

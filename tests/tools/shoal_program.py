@@ -7,6 +7,7 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 import urllib.parse
@@ -25,7 +26,9 @@ def main():
     SHOAL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "tools", "shoal")
     if not os.access(SHOAL, os.X_OK):
         sys.exit(f"{SHOAL} is no program; build it with tools/up or name it: {sys.argv[0]} SHOAL [unittest arguments]")
-    unittest.main(module="__main__", argv=[sys.argv[0]] + sys.argv[2:])
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache  # nothing is left behind, nothing is found that was there
+        unittest.main(module="__main__", argv=[sys.argv[0]] + sys.argv[2:])
 
 
 def run(*arguments, stdin=""):
@@ -41,7 +44,9 @@ class Program:
     """A command of shoal that runs until it is told to end; killed when the block is left."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([SHOAL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.cache = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen([SHOAL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, "XDG_CACHE_HOME": self.cache.name})
         self.stdout, self.stderr = _lines_of(self.process.stdout), _lines_of(self.process.stderr)
 
     def __enter__(self):
@@ -52,6 +57,7 @@ class Program:
         self.process.wait()
         self.process.stdout.close()
         self.process.stderr.close()
+        self.cache.cleanup()
 
     @staticmethod
     def await_line(lines, text):
