@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/placement.h"
 #include "actors/policy/kv_reuse.h"
 
 namespace shoal {
@@ -26,6 +27,7 @@ struct KvClient {
   transport::BlockStore* store = nullptr;
   std::uint64_t layout = 0;
   std::uint64_t numeric = 0;
+  Reach reach;
   Instant away_until{};
   std::int64_t reading = 0;
   std::map<BlockKey, Instant> suspects;  // last blocks of hits, until when
@@ -53,6 +55,7 @@ void KvClient::start(ContextPtr node, std::uint32_t part) {
   store = seat.node->kv.store;
   layout = text_digest(seat.node->shape.block_layout);
   numeric = text_digest(seat.node->shape.numeric_id);
+  reach = reach_of(seat.node->shape);
 }
 
 BlockKey KvClient::root_of(const std::string& tenant) const {
@@ -61,11 +64,9 @@ BlockKey KvClient::root_of(const std::string& tenant) const {
   return root_key(identity);
 }
 
-// The last attempt that a request has relies on nothing, and one that began without a hit has none.
+// The last attempt that a request has relies on nothing.
 bool KvClient::may_reuse(const Submission& submission) const {
-  const bool is_last = submission.attempt.value >= seat.node->options.attempts;
-  const bool began_whole = submission.basis && submission.basis->hit == 0;
-  return !is_last && !began_whole && seat.node->now() >= away_until;
+  return submission.attempt.value < seat.node->options.attempts && seat.node->now() >= away_until;
 }
 
 // Of the blocks from the first one on. A block whose parent was forgotten ends them.
@@ -84,36 +85,40 @@ std::vector<transport::BlockInfo> KvClient::leading(std::span<const BlockKey> ke
 
 void KvClient::look_up(const LookUpKv& message) {
   const Submission& submission = *message.submission;
-  KvFound found;
-  found.key = {submission.request, submission.attempt};
   const auto names =
       std::make_shared<const KvNames>(name_blocks(root_of(submission.tenant), submission));
-  found.names = names;
+  KvFound found = find_nothing(submission, reach);
   std::erase_if(suspects,
                 [now = seat.node->now()](const auto& suspect) { return suspect.second <= now; });
   if (may_reuse(submission)) {
     find_hit(submission, *names, found);
   }
+  found.names = names;
   count(found.reuse);
   ++seat.progress;
   notify(seat.wiring->here().router, std::move(found));
 }
 
-// A later attempt takes what the first one took, or nothing.
+// A first attempt takes what its mode allows. A later one needs the very blocks of its basis;
+// beyond them, and where its basis has none, blocks that any run would have computed.
 void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFound& found) const {
-  const std::optional<Basis>& basis = submission.basis;
-  const auto prompt = static_cast<Position>(submission.prompt->size());
-  const BasisMode mode = basis ? basis->mode : submission.mode;
-  const auto keys = std::span(names.keys).first(static_cast<std::size_t>(prompt / kBlockTokens));
-  const auto infos = leading(keys, mode == BasisMode::kExact);
+  const ReuseAsk ask = reuse_ask(submission);
+  const Position below = ask.basis && ask.mode == BasisMode::kBounded ? ask.basis->hit : 0;
+  const bool exact_only = ask.mode == BasisMode::kExact || (ask.basis && below == 0);
+  const auto infos = leading(names.keys, exact_only);
   const Position there = std::ssize(infos) * kBlockTokens;
-  const kernels::ModelShape& shape = seat.node->shape;
-  const KvReuse reuse = plan_reuse(
-      mode, prompt, basis ? std::min(there, basis->hit) : there, shape.window, shape.layers);
+  const auto lineage = [&names, &infos](Position tokens) {
+    const auto blocks = static_cast<std::size_t>(tokens / kBlockTokens);
+    return lineage_of(std::span(names.keys).first(blocks), std::span(infos).first(blocks));
+  };
+  if (below > there || (below > 0 && lineage(below) != ask.basis->lineage)) {
+    return;
+  }
+  const KvReuse reuse = plan_reuse(ask, below > 0 ? below : there, reach);
   const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
-  if (blocks > 0 && (!basis || reuse.hit == basis->hit) && !suspects.contains(keys[blocks - 1])) {
+  if (blocks > 0 && !suspects.contains(names.keys[blocks - 1])) {
     found.reuse = reuse;
-    found.lineage = lineage_of(keys.first(blocks), std::span(infos).first(blocks));
+    found.lineage = lineage(reuse.hit);
   }
 }
 
@@ -128,7 +133,8 @@ void KvClient::load(const LoadKv& message) {
   const Placement& placement = *message.placement;
   const KvNames& names = *placement.kv;
   std::vector<KvWanted> wanted;
-  for (std::size_t b = 0; b < static_cast<std::size_t>(placement.span.hit / kBlockTokens); ++b) {
+  for (std::size_t b = 0; b < static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
+       ++b) {
     wanted.push_back({names.keys.at(b), b == 0 ? names.root : names.keys[b - 1], layout});
   }
   // The request's own deadline would say nothing about the store.
@@ -156,7 +162,7 @@ void KvClient::load_failed(const KvLoadFailed& message) {
     return;
   }
   if (suspects.size() < kSuspects) {
-    const auto blocks = static_cast<std::size_t>(placement.span.hit / kBlockTokens);
+    const auto blocks = static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
     suspects[placement.kv->keys.at(blocks - 1)] = now + kSuspectPause;
   }
 }

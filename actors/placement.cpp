@@ -36,26 +36,46 @@ Result<void> check_sampling(const Sampling& sampling) {
   return {};
 }
 
-// A later attempt keeps its basis; with a hit it does so as long as the hit is there.
-Basis basis_of(const Submission& submission, const PlacementLimits& limits, const KvFound& found) {
-  if (submission.basis && submission.basis->hit == 0) {
-    return *submission.basis;
+// A later attempt keeps its basis, a bounded one as long as its hit is there.
+Basis basis_of(const Submission& submission, const Reach& reach, const KvFound& found) {
+  const std::optional<Basis>& before = submission.basis;
+  if (before && (before->mode == BasisMode::kExact || found.reuse.hit >= before->hit)) {
+    return *before;
   }
-  return first_basis(submission.basis ? submission.basis->mode : submission.mode,
+  return first_basis(before ? before->mode : submission.mode,
                      static_cast<Position>(submission.prompt->size()),
-                     limits.window,
+                     reach.window,
                      found.reuse,
                      found.lineage);
 }
 
 }  // namespace
 
+Reach reach_of(const kernels::ModelShape& shape) {
+  return {shape.window, shape.encoder_layers, shape.layers - shape.encoder_layers};
+}
+
+ReuseAsk reuse_ask(const Submission& submission) {
+  const auto prompt = static_cast<Position>(submission.prompt->size());
+  return {submission.basis ? submission.basis->mode : submission.mode,
+          prompt,
+          prompt + std::ssize(submission.forced),
+          submission.basis};
+}
+
+KvFound find_nothing(const Submission& submission, const Reach& reach) {
+  KvFound found;
+  found.key = {submission.request, submission.attempt};
+  found.reuse = plan_reuse(reuse_ask(submission), 0, reach);
+  return found;
+}
+
 PlacementLimits placement_limits(const NodeContext& node) {
   PlacementLimits limits;
   limits.context = node.options.context;
   limits.vocab = node.shape.vocab;
   limits.blocks = node.options.kv_blocks;
-  limits.window = node.shape.window;
+  limits.reach = reach_of(node.shape);
   limits.eos = node.shape.eos;
   limits.attempts = node.options.attempts;
   limits.bounds = node.options.prefill_bounds;
@@ -103,12 +123,9 @@ Placement make_placement(SubmissionPtr submission,
   const std::int64_t answer =
       answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
   Placement placement;
-  placement.basis = basis_of(*submission, limits, found);
-  placement.span = {prompt,
-                    prompt + std::ssize(submission->forced),
-                    placement.basis.mode,
-                    found.reuse.hit,
-                    found.reuse.start};
+  placement.basis = basis_of(*submission, limits.reach, found);
+  placement.span = {
+      prompt, prompt + std::ssize(submission->forced), placement.basis.mode, found.reuse};
   placement.rules = answer_rules(submission->sampling, answer, limits.eos);
   placement.work = cost.chunk(placement.span.total - found.reuse.start, found.reuse.start);
   placement.length_class = prefill_class(placement.work, limits.bounds);
@@ -133,6 +150,8 @@ TimelineFields timeline_fields(const Placement& placement) {
           {"prompt", placement.span.prompt},
           {"mode", std::string(basis.mode == BasisMode::kExact ? "exact" : "bounded")},
           {"hit", basis.hit},
+          {"loaded", placement.span.reuse.hit},
+          {"start", placement.span.reuse.start},
           {"replay_floor", basis.replay_floor},
           {"tail_start", basis.tail_start}};
 }

@@ -12,7 +12,7 @@ struct PlacementLimits {
   Position context = 0;  // prompt plus answer
   std::int64_t vocab = 0;
   std::int64_t blocks = 0;  // of one device
-  Position window = 0;
+  Reach reach{};
   TokenId eos = 1;
   std::uint32_t attempts = 0;
   PrefillBounds bounds{};
@@ -20,14 +20,21 @@ struct PlacementLimits {
 
 PlacementLimits placement_limits(const NodeContext& node);
 
+Reach reach_of(const kernels::ModelShape& shape);
+
+ReuseAsk reuse_ask(const Submission& submission);
+
+// What a request takes without a KV store.
+KvFound find_nothing(const Submission& submission, const Reach& reach);
+
 // Sizes and ids. An error is final for the attempt.
 Result<void> check_submission(const Submission& submission, const PlacementLimits& limits);
 
-// Of a submission that passed the check. `found`: what it takes from the KV store.
+// Of a submission that passed the check. `found`: what it takes from the KV store, or nothing.
 Placement make_placement(SubmissionPtr submission,
                          const PlacementLimits& limits,
                          const CostModel& cost,
-                         const KvFound& found = {});
+                         const KvFound& found);
 
 // What was asked, and what was decided about it, for the timeline.
 TimelineFields timeline_fields(const Submission& submission, Instant now);

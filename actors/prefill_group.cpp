@@ -19,8 +19,8 @@ PlacementPtr with_keys(const PlacementPtr& placement) {
     return placement;
   }
   auto named = std::make_shared<Placement>(*placement);
-  named->kv = std::make_shared<const KvNames>(
-      name_blocks(placement->kv->root, *placement->submission));
+  named->kv =
+      std::make_shared<const KvNames>(name_blocks(placement->kv->root, *placement->submission));
   return named;
 }
 
@@ -97,14 +97,14 @@ void PrefillGroup::place(const PlacePrefill& message) {
   // A pointer to KV memory passes through the router, so that must be in this process too.
   const bool stays =
       static_cast<bool>(seat.wiring->here().decode_group) && placement.router == seat.wiring->self;
-  const Position start = placement.span.start;
+  const Position start = placement.span.reuse.start;
   const auto [entry, added] =
       held.try_emplace(placement.key(), Held{with_keys(message.placement), nullptr, start, stays});
   if (!added) {
     report();  // placed twice: somebody's mistake, which must not bring the group down
     return;
   }
-  if (placement.span.hit == 0) {
+  if (placement.span.reuse.hit == 0) {
     begin(entry->second);
   } else if (seat.wiring->kv_client) {
     entry->second.loading = true;

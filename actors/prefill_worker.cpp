@@ -28,7 +28,7 @@ struct Outcome {
 // What the order completes and was not loaded, as numbers in its sequence.
 std::vector<std::size_t> finished_blocks(const PrefillOrder& order) {
   std::vector<std::size_t> blocks;
-  const Position first = std::max(order.placement->span.hit, order.done) / kBlockTokens;
+  const Position first = std::max(order.placement->span.reuse.hit, order.done) / kBlockTokens;
   for (Position b = first; order.placement->kv && (b + 1) * kBlockTokens <= order.done + order.rows;
        ++b) {
     blocks.push_back(static_cast<std::size_t>(b));
@@ -111,7 +111,7 @@ void PrefillWorker::step(PrefillStep& message) {
   for (const PrefillOrder& order : running->orders) {
     launch.plan.runs.push_back(row_run(order));
     leases.push_back(order.kv);
-    if (order.done == order.placement->span.start) {
+    if (order.done == order.placement->span.reuse.start) {
       launch.fresh.push_back(order.kv->sequence());
     }
     for (std::size_t b = 0; b < order.loads.size(); ++b) {
@@ -132,7 +132,7 @@ void PrefillWorker::step(PrefillStep& message) {
 kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   const Placement& placement = *order.placement;
   const Submission& submission = *placement.submission;
-  const PrefillRows rows = prefill_rows(placement.span, order.done, order.rows);
+  const PrefillRows rows = prefill_rows(placement.span, placement.basis, order.done, order.rows);
   kernels::RowRun run;
   run.sequence = order.kv->sequence();
   run.first = rows.first;
@@ -146,10 +146,9 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   }
   run.stack = rows.encoder_only ? kernels::Stack::kEncoder : kernels::Stack::kAll;
   run.finishes_prompt = rows.finishes_prompt;
-  run.writes_from = placement.span.hit;
-  const Position start = placement.span.start;
-  run.encoder_floor = rows.rebuilds_windows ? start : placement.basis.replay_floor;
-  run.decoder_floor = rows.rebuilds_windows ? start : placement.basis.tail_start;
+  run.writes_from = placement.span.reuse.hit;
+  run.encoder_floor = rows.encoder_floor;
+  run.decoder_floor = rows.decoder_floor;
   run.blocks = order.kv->table(rows.first + rows.count);
   run.sample = rows.samples;
   if (rows.samples) {

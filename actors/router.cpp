@@ -140,7 +140,7 @@ void Router::submit(const Submit& message) {
   } else if (seat.wiring->kv_client) {
     notify(seat.wiring->kv_client, LookUpKv{submission});
   } else {
-    place(entry, {});
+    place(entry, find_nothing(*submission, limits.reach));
   }
 }
 
@@ -293,7 +293,8 @@ void Router::lost(const AttemptLost& message) {
 
 // Another node's store is not this one's: what it could not read may still seem to be there.
 void Router::tell_load_failed(const Entry& entry, Code code) const {
-  const bool was_loading = entry.state == RequestState::kQueued && entry.placement->span.hit > 0;
+  const bool was_loading =
+      entry.state == RequestState::kQueued && entry.placement->span.reuse.hit > 0;
   if (was_loading && code != Code::kPeerLost) {
     notify(seat.wiring->kv_client, KvLoadFailed{entry.placement, code});
   }

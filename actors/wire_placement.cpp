@@ -33,6 +33,22 @@ Result<KvNamesPtr> names_of(const wire::Placement& in) {
   return std::make_shared<const KvNames>(KvNames{root});
 }
 
+Result<KvReuse> reuse_of(const wire::Placement& in) {
+  const KvReuse reuse{
+      in.loaded(), in.start(), in.encoder_whole(), in.decoder_start(), in.decoder_whole()};
+  const bool in_order = 0 <= reuse.start && reuse.start <= reuse.encoder_whole &&
+                        reuse.encoder_whole <= in.total() && reuse.start <= reuse.decoder_start &&
+                        reuse.decoder_start <= reuse.decoder_whole &&
+                        reuse.decoder_start < in.total() && reuse.decoder_whole <= in.total();
+  const bool is_loadable = reuse.start <= reuse.hit && reuse.hit < in.total() &&
+                           reuse.hit % kBlockTokens == 0 &&
+                           (reuse.hit == 0 || !in.kv_root().empty());
+  if (!in_order || !is_loadable) {
+    return corrupt("reuse");
+  }
+  return reuse;
+}
+
 Result<KvChain> chain_of(const wire::Handover& in) {
   if (in.kv_last().empty()) {
     return KvChain{};
@@ -74,7 +90,12 @@ void put(const Placement& placement, Instant now, bool with_prompt, wire::Placem
   out.set_length_class(static_cast<std::uint32_t>(placement.length_class));
   out.set_work_ns(placement.work.count());
   out.set_blocks(placement.blocks);
-  out.set_start(placement.span.start);
+  const KvReuse& reuse = placement.span.reuse;
+  out.set_loaded(reuse.hit);
+  out.set_start(reuse.start);
+  out.set_encoder_whole(reuse.encoder_whole);
+  out.set_decoder_start(reuse.decoder_start);
+  out.set_decoder_whole(reuse.decoder_whole);
   if (placement.kv != nullptr) {
     put(placement.kv->root, *out.mutable_kv_root());
   }
@@ -93,16 +114,11 @@ Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
   if (in.blocks() < 0 || in.blocks() > kLongestSequence || in.work_ns() < 0) {
     return corrupt("work");
   }
-  const Basis& basis = placement.basis;
-  const bool starts_behind = basis.hit >= in.start() && in.start() >= 0 &&
-                             basis.hit < in.prompt() && basis.hit % kBlockTokens == 0;
-  if (!starts_behind || (basis.hit > 0 && in.kv_root().empty())) {
-    return corrupt("hit");
-  }
+  TRY(const KvReuse reuse, reuse_of(in));
   TRY(placement.kv, names_of(in));
   placement.submission = std::make_shared<const Submission>(std::move(submission));
   placement.router = NodeId{in.router()};
-  placement.span = {in.prompt(), in.total(), basis.mode, basis.hit, in.start()};
+  placement.span = {in.prompt(), in.total(), placement.basis.mode, reuse};
   placement.rules = {in.rules().min_tokens(),
                      in.rules().max_tokens(),
                      {in.rules().end_tokens().begin(), in.rules().end_tokens().end()}};

@@ -1,4 +1,4 @@
-// Splits a sequence into encoder rows, the prompt's end, and decode rows.
+// Splits a sequence into encoder rows, the prompt's end, and rows of every layer.
 #include "actors/policy/prefill_rows.h"
 
 #include <algorithm>
@@ -6,22 +6,41 @@
 #include "schemas/check.h"
 
 namespace shoal {
+namespace {
 
-Position chunk_border(const PrefillSpan& span, Position done) {
-  if (span.mode == BasisMode::kExact) {
-    return done < span.hit ? span.hit : span.total;
-  }
-  return done < span.prompt ? span.prompt : span.total;
+// The decoder half runs on kept rows, at the prompt's end.
+bool keeps_rows(const PrefillSpan& span) {
+  return span.mode == BasisMode::kBounded && span.reuse.decoder_start < span.prompt;
 }
 
-PrefillRows prefill_rows(const PrefillSpan& span, Position done, std::int64_t count) {
-  CHECK(count > 0 && done >= span.start && done + count <= chunk_border(span, done));
+Position encoder_end(const PrefillSpan& span) {
+  return keeps_rows(span) ? span.prompt : span.reuse.decoder_start;
+}
+
+}  // namespace
+
+Position chunk_border(const PrefillSpan& span, Position done) {
+  const bool in_encoder = done < encoder_end(span);
+  const Position whole = in_encoder ? span.reuse.encoder_whole : span.reuse.decoder_whole;
+  const Position border = in_encoder ? encoder_end(span) : span.total;
+  return whole > done ? std::min(border, whole) : border;
+}
+
+PrefillRows prefill_rows(const PrefillSpan& span,
+                         const Basis& basis,
+                         Position done,
+                         std::int64_t count) {
+  const KvReuse& reuse = span.reuse;
+  CHECK(count > 0 && done >= reuse.start && done + count <= chunk_border(span, done));
   PrefillRows rows{.first = done, .count = count};
-  rows.encoder_only = span.mode == BasisMode::kBounded && done < span.prompt;
-  rows.finishes_prompt = rows.encoder_only && done + count == span.prompt;
+  rows.encoder_only = done < encoder_end(span);
+  rows.finishes_prompt = keeps_rows(span) && done + count == span.prompt;
   rows.samples = done + count == span.total;
-  rows.begins = done == span.start;
-  rows.rebuilds_windows = span.mode == BasisMode::kExact && done < span.hit;
+  rows.begins = done == reuse.start;
+  rows.encoder_floor = done < reuse.encoder_whole ? reuse.start : basis.replay_floor;
+  // The kept rows run with the floor of the last of their chunks.
+  const bool cut = rows.encoder_only || done < reuse.decoder_whole;
+  rows.decoder_floor = cut ? reuse.decoder_start : basis.tail_start;
   return rows;
 }
 

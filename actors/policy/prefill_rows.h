@@ -1,11 +1,13 @@
-// Which rows of a sequence run next and through which layers. Exact: all layers, any border.
-// Bounded: the prompt through the encoder half, its last window kept for the decoder half, which
-// runs once at the prompt's end; tokens a client already has (a later attempt) follow as decode
-// rows, because that is how they were computed the first time.
+// Which rows of a sequence run next and through which layers. Bounded: the prompt through the
+// encoder half, its last window kept for the decoder half, which runs once at the prompt's end;
+// tokens a client already has (a later attempt) follow as decode rows, because that is how they
+// were computed the first time. Exact, and behind the prompt: rows that only rebuild windows run
+// the encoder half, all others every layer.
 #pragma once
 
 #include <cstdint>
 
+#include "actors/policy/kv_reuse.h"
 #include "schemas/basis.h"
 #include "schemas/ids.h"
 
@@ -16,8 +18,7 @@ struct PrefillSpan {
   Position total =
       0;  // prompt plus forced tokens; the token sampled at the end is at this position
   BasisMode mode = BasisMode::kBounded;
-  Position hit = 0;    // H: the KV below is loaded
-  Position start = 0;  // first row that runs, see kv_reuse.h
+  KvReuse reuse{};
 };
 
 struct PrefillRows {
@@ -27,14 +28,17 @@ struct PrefillRows {
   bool finishes_prompt = false;  // the decoder half runs on the kept rows
   bool samples = false;          // the last row's logits give the next token
   bool begins = false;           // the sequence starts with these rows
-  // Exact rows below the hit see nothing before `start`; those behind it need nothing there.
-  bool rebuilds_windows = false;
+  Position encoder_floor = 0;    // windows of each half see nothing before
+  Position decoder_floor = 0;
 };
 
-// Where the next chunk must end at the latest: stacks never mix within a chunk.
+// Where the next chunk must end at the latest: stacks and floors never mix within a chunk.
 Position chunk_border(const PrefillSpan& span, Position done);
 
 // Rows [done, done + count) of the span; count must not cross chunk_border().
-PrefillRows prefill_rows(const PrefillSpan& span, Position done, std::int64_t count);
+PrefillRows prefill_rows(const PrefillSpan& span,
+                         const Basis& basis,
+                         Position done,
+                         std::int64_t count);
 
 }  // namespace shoal

@@ -12,6 +12,9 @@ namespace shoal::kernels {
 namespace {
 
 constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
+// The fewest where a window that is cut off can be told from one that is not.
+constexpr int kEncoderLayers = 2;
+constexpr int kDecoderLayers = 2;
 
 // SplitMix64's finaliser (Steele, Lea, Flood 2014).
 std::uint64_t mix(std::uint64_t x) {
@@ -117,8 +120,8 @@ ModelShape sim_shape(const SimModel& model) {
   shape.vocab = model.vocab;
   shape.max_positions = model.max_positions;
   shape.window = model.window;
-  shape.layers = 2;
-  shape.encoder_layers = 1;
+  shape.layers = kEncoderLayers + kDecoderLayers;
+  shape.encoder_layers = kEncoderLayers;
   shape.block_bytes = KvLayout(arena_geometry()).block_bytes;
   shape.bos = model.bos;
   shape.eos = model.eos;
@@ -146,7 +149,7 @@ Result<std::vector<std::byte>> SimBackend::export_sequence(SequenceId id,
                                                            std::span<const BlockId> blocks,
                                                            Position tokens) {
   const Sequence& sequence = sequences_.at(id.value);
-  if (tokens < 1 || tokens > sequence.tokens() || sequence.encoded > 0) {
+  if (tokens < 1 || tokens > sequence.tokens() || sequence.decoder.end != sequence.tokens()) {
     return fail(Code::kInvalid,
                 "export of sequence " + std::to_string(id.value) + " at position " +
                     std::to_string(tokens) + ": its prompt is not finished up to there");
@@ -172,7 +175,9 @@ Result<void> SimBackend::import_sequence(SequenceId id,
   TRY(const auto rows, in.bytes(in.tokens() * static_cast<Position>(kRowBytes)));
   TRY_VOID(in.bytes(model_.image_padding));
   TRY_VOID(in.end());
-  std::vector<std::uint64_t>& hashes = sequences_.at(id.value).hashes;
+  Sequence& sequence = sequences_.at(id.value);
+  sequence.encoder = sequence.decoder = {0, in.tokens()};
+  std::vector<std::uint64_t>& hashes = sequence.hashes;
   hashes.resize(static_cast<std::size_t>(in.tokens()));
   std::memcpy(hashes.data(), rows.data(), rows.size());
   for (Position p = 0; p < in.tokens(); ++p) {
@@ -205,6 +210,9 @@ Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
     adopt(run, sequence);
     TRY_VOID(check(run, sequence));
     write(run, sequence);
+    if (run.sample) {
+      TRY_VOID(check_reach(run, sequence));
+    }
     step->result.runs.push_back(draw(run));
     drawn.push_back({run.sequence, step->result.runs.back().token});
   }
@@ -244,10 +252,39 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
   if (auto table = check_block_table(arena_, run.blocks, run.first + run.rows()); !table) {
     return tl::unexpected(broken(run, table.error().message));
   }
-  if (run.stack == Stack::kAll && sequence.encoded > 0) {
-    return tl::unexpected(broken(run, "the prompt was not finished"));
-  }
+  TRY_VOID(check_windows(run, sequence));
   return check_rows(run, sequence);
+}
+
+// As a real device: rows that it would read must be in the windows.
+Result<void> SimBackend::check_windows(const RowRun& run, const Sequence& sequence) const {
+  const auto holds = [&run, this](const Rows& rows, Position floor) {
+    const Position low = std::max({floor, run.first - model_.window + 1, Position{0}});
+    return low >= run.first || (rows.begin <= low && rows.end == run.first);
+  };
+  if (!holds(sequence.encoder, run.encoder_floor)) {
+    return tl::unexpected(broken(run, "the encoder half lacks window rows"));
+  }
+  if (run.stack == Stack::kAll && !holds(sequence.decoder, run.decoder_floor)) {
+    return tl::unexpected(broken(run, "the decoder half lacks window rows"));
+  }
+  return {};
+}
+
+// Windows that were cut off must not reach what is sampled or stored.
+Result<void> SimBackend::check_reach(const RowRun& run, const Sequence& sequence) const {
+  const Position end = run.first + run.rows();
+  const auto is_whole = [this](const Rows& rows, Position floor, Position place, int layers) {
+    return rows.begin <= std::max({floor, place - layers * model_.window, Position{0}});
+  };
+  const bool samples_whole =
+      is_whole(sequence.encoder, run.encoder_floor, end, kEncoderLayers + kDecoderLayers) &&
+      is_whole(sequence.decoder, run.decoder_floor, end, kDecoderLayers);
+  if (!samples_whole ||
+      !is_whole(sequence.encoder, run.encoder_floor, sequence.written, kEncoderLayers)) {
+    return tl::unexpected(broken(run, "too few rows ran before it"));
+  }
+  return {};
 }
 
 Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence) const {
@@ -274,9 +311,19 @@ void SimBackend::write(const RowRun& run, Sequence& sequence) {
     const std::uint64_t hash = after_token(read(run.blocks, position - 1), token);
     std::memcpy(row(run.blocks, position), &hash, sizeof hash);
     sequence.hashes.push_back(hash);
+    sequence.written = std::min(sequence.written, position);
   }
-  if (run.stack == Stack::kEncoder) {
-    sequence.encoded = run.finishes_prompt ? 0 : sequence.encoded + run.rows();
+  sequence.encoder.add(run.first, run.rows());
+  if (run.stack == Stack::kAll) {
+    sequence.decoder.add(run.first, run.rows());
+    return;
+  }
+  const Position end = run.first + run.rows();
+  if (const Position kept = std::max(run.first, run.decoder_floor); kept < end) {
+    sequence.kept.add(kept, end - kept);
+  }
+  if (run.finishes_prompt) {
+    sequence.decoder = sequence.kept;
   }
 }
 

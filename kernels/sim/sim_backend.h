@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -100,9 +101,25 @@ class SimBackend final : public Backend {
   StepResult take(Step& step) override;
 
  private:
+  // begin .. end - 1, without gaps.
+  struct Rows {
+    Position begin = 0;
+    Position end = 0;
+
+    void add(Position first, Position count) {
+      begin = first == end ? begin : first;
+      end = first + count;
+    }
+  };
+
+  static constexpr Position kNoRows = std::numeric_limits<Position>::max();
+
   struct Sequence {
     std::vector<std::uint64_t> hashes;  // after each token: what its rows must hold
-    Position encoded = 0;               // rows seen by kEncoder that the decoder half still owes
+    Rows encoder{};                     // that the windows of each half hold
+    Rows decoder{};
+    Rows kept{};                 // for the decoder half, until the prompt is finished
+    Position written = kNoRows;  // the first row whose KV was computed here
 
     Position tokens() const { return static_cast<Position>(hashes.size()); }
   };
@@ -116,6 +133,8 @@ class SimBackend final : public Backend {
 
   Result<void> check(const RowRun& run, const Sequence& sequence) const;
   Result<void> check_rows(const RowRun& run, const Sequence& sequence) const;
+  Result<void> check_windows(const RowRun& run, const Sequence& sequence) const;
+  Result<void> check_reach(const RowRun& run, const Sequence& sequence) const;
   std::byte* row(std::span<const BlockId> blocks, Position position);
   std::uint64_t read(std::span<const BlockId> blocks, Position position);
   void adopt(const RowRun& run, Sequence& sequence);

@@ -28,7 +28,7 @@ std::shared_ptr<Placement> placement_behind_a_hit() {
   submission->ttl = TtlClass::kAgent;
   auto placement = std::make_shared<Placement>();
   placement->basis = Basis{BasisMode::kBounded, 640, 512, 572, 99};
-  placement->span = {700, 702, BasisMode::kBounded, 640, 512};
+  placement->span = {700, 702, BasisMode::kBounded, {640, 512, 512, 572, 572}};
   placement->kv = std::make_shared<const KvNames>(
       name_blocks(root_key({"m", "w", "l", "t", "somebody"}), *submission));
   placement->submission = std::move(submission);
@@ -50,8 +50,7 @@ TEST_CASE("a placement behind a hit survives the wire, all but what its tokens t
   REQUIRE(got.has_value());
   const Placement& placement = *got->placement;
   CHECK(placement.basis == sent->basis);
-  CHECK(placement.span.hit == 640);
-  CHECK(placement.span.start == 512);
+  CHECK(placement.span.reuse == sent->span.reuse);
   REQUIRE(placement.kv != nullptr);
   CHECK(placement.kv->root == sent->kv->root);
   CHECK(placement.submission->ttl == TtlClass::kAgent);
@@ -86,10 +85,16 @@ TEST_CASE("a hit that no placement can have is corrupt") {
   damaged.set_start(641);
   CHECK(refusal(damaged) == Code::kCorrupt);
   damaged = whole;
-  damaged.mutable_basis()->set_hit(768);
+  damaged.set_loaded(768);
   CHECK(refusal(damaged) == Code::kCorrupt);
   damaged = whole;
-  damaged.mutable_basis()->set_hit(639);
+  damaged.set_loaded(639);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.set_encoder_whole(511);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged = whole;
+  damaged.set_decoder_start(702);
   CHECK(refusal(damaged) == Code::kCorrupt);
   damaged = whole;
   damaged.clear_kv_root();
