@@ -18,7 +18,7 @@
 #include "actors/metrics.h"
 #include "actors/policy/cost_model.h"
 #include "actors/policy/health.h"
-#include "actors/policy/prefill_balancer.h"
+#include "actors/policy/kv_quota.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
 #include "actors/timeline.h"
@@ -50,7 +50,9 @@ struct NodeOptions {
   HealthLimits health;
   std::int64_t restarts = 0;
   Nanos restart_window{0};
-  Nanos kv_load{0};  // longest wait for blocks of the store
+  Nanos kv_load{0};   // longest wait for blocks of the store
+  Nanos kv_hedge{0};  // after so long they are read a second time
+  KvQuotaLimits kv_quota{};
 };
 
 struct LinkLimits {
@@ -166,8 +168,8 @@ struct PartSeat {
     return wiring->at(placement.router).router;
   }
 
-  void answer_ping(bool has_work) const {
-    notify(wiring->supervisor, Heartbeat{part, progress, has_work});
+  void answer_ping(bool has_work, std::string trouble = {}) const {
+    notify(wiring->supervisor, Heartbeat{part, progress, has_work, std::move(trouble)});
   }
 };
 

@@ -254,8 +254,9 @@ void DecodeWorker::store(const Running& step, const std::vector<kernels::BlockBy
       block->number = static_cast<std::uint32_t>(sequence->second.position / kBlockTokens);
       block->provenance = provenance_of(placement.basis);
       block->ttl = placement.submission->ttl;
-      message.blocks.push_back(
-          {*block, saved.at(static_cast<std::size_t>(save - step.saves.begin()))});
+      message.blocks.push_back({placement.kv->root,
+                                *block,
+                                saved.at(static_cast<std::size_t>(save - step.saves.begin()))});
     }
   }
   if (!message.blocks.empty()) {

@@ -96,7 +96,7 @@ struct Ping {};                       // wire: supervisor; answered by Heartbeat
 struct Tick {};                       // local: an actor to itself
 struct EndPart { std::string part; };  // wire: an operator's drill or a test, to the supervisor
 // wire: every part to the supervisor
-struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; };
+struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; std::string trouble{}; };
 
 // The cluster.
 // wire: a node's supervisor to the membership's owner, every heartbeat; the first one asks to join
@@ -152,7 +152,8 @@ struct LoadKv { PlacementPtr placement; };                              // prefi
 struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
 struct KvLoaded { AttemptKey key; Result<std::vector<kernels::BlockBytes>> blocks; };
 struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
-struct KvRead { AttemptKey key; std::vector<KvWanted> wanted; std::vector<transport::Loaded> blocks; std::uint32_t turn = 0; };  // the store
+struct KvRead { AttemptKey key; std::vector<transport::Loaded> blocks; };  // the store
+struct KvHedge { AttemptKey key; };                                        // itself, later: is that load still waiting?
 
 // Prefill.
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
@@ -279,6 +280,7 @@ using KvClientActor = Interface<void(Rewire),
                                 void(LoadKv),    // answered by KvLoaded
                                 void(KvLoadFailed),
                                 void(KvRead),
+                                void(KvHedge),
                                 void(StoreKv)>;
 
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
@@ -404,6 +406,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoaded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvHedge)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlacePrefill)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillLoad)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvReleased)

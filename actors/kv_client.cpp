@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/placement.h"
+#include "actors/policy/kv_quota.h"
 #include "actors/policy/kv_reuse.h"
 
 namespace shoal {
@@ -22,6 +23,14 @@ constexpr std::size_t kSuspects = 1024;
 struct KvClient {
   static inline const char* name = "kv_client";
 
+  // Blocks on their way to the prefill group.
+  struct Reading {
+    std::vector<KvWanted> wanted;
+    std::uint32_t turn = 0;  // blocks that the request writes behind them
+    Instant due;
+    int awaited = 0;  // answers of the store
+  };
+
   PartSeat seat;
   KvClientActor me;
   transport::BlockStore* store = nullptr;
@@ -29,13 +38,16 @@ struct KvClient {
   std::uint64_t numeric = 0;
   Reach reach;
   Instant away_until{};
-  std::int64_t reading = 0;
+  std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
+  KvQuota quota{KvQuotaLimits{}};
   std::map<BlockKey, Instant> suspects;  // last blocks of hits, until when
 
   void start(ContextPtr node, std::uint32_t part);
   void look_up(const LookUpKv& message);
   void load(const LoadKv& message);
   void load_failed(const KvLoadFailed& message);
+  void ask(const AttemptKey& key, Reading& reading);
+  void hedge(const KvHedge& message);
   void read(KvRead& message);
   void save(const StoreKv& message);
 
@@ -44,9 +56,10 @@ struct KvClient {
   bool may_reuse(const Submission& submission) const;
   void find_hit(const Submission& submission, const KvNames& names, KvFound& found) const;
   std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
-  void count(const KvReuse& reuse) const;
+  void count_hit(std::span<const transport::BlockInfo> blocks) const;
   bool is_stored(const KvBlock& block) const;
-  void fail_load(const KvRead& message, std::size_t block);
+  void fail_load(const AttemptKey& key, std::span<const KvWanted> wanted, const Error& error);
+  std::string trouble() const;
   void forget_from(std::span<const KvWanted> wanted) const;
 };
 
@@ -56,6 +69,7 @@ void KvClient::start(ContextPtr node, std::uint32_t part) {
   layout = text_digest(seat.node->shape.block_layout);
   numeric = text_digest(seat.node->shape.numeric_id);
   reach = reach_of(seat.node->shape);
+  quota = KvQuota(seat.node->options.kv_quota);
 }
 
 BlockKey KvClient::root_of(const std::string& tenant) const {
@@ -94,7 +108,7 @@ void KvClient::look_up(const LookUpKv& message) {
     find_hit(submission, *names, found);
   }
   found.names = names;
-  count(found.reuse);
+  seat.node->metrics.kv_misses += found.reuse.hit > 0 ? 0 : 1;
   ++seat.progress;
   notify(seat.wiring->here().router, std::move(found));
 }
@@ -119,14 +133,20 @@ void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFo
   if (blocks > 0 && !suspects.contains(names.keys[blocks - 1])) {
     found.reuse = reuse;
     found.lineage = lineage(reuse.hit);
+    count_hit(std::span(infos).first(blocks));
   }
 }
 
-void KvClient::count(const KvReuse& reuse) const {
-  NodeMetrics& metrics = seat.node->metrics;
-  metrics.kv_hits += reuse.hit > 0 ? 1 : 0;
-  metrics.kv_misses += reuse.hit > 0 ? 0 : 1;
-  metrics.kv_hit_tokens += reuse.hit;
+// As old as its last block was, as sure as its least sure one.
+void KvClient::count_hit(std::span<const transport::BlockInfo> blocks) const {
+  const bool is_exact = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) {
+    return block.provenance == Provenance::kExact;
+  });
+  const auto provenance =
+      static_cast<std::size_t>(is_exact ? Provenance::kExact : Provenance::kBounded);
+  const int age = kv_age(seat.node->kv.wall() - blocks.back().last_use);
+  ++seat.node->metrics.kv_hits.at(provenance).at(static_cast<std::size_t>(age));
+  seat.node->metrics.kv_hit_tokens += std::ssize(blocks) * kBlockTokens;
 }
 
 void KvClient::load(const LoadKv& message) {
@@ -137,17 +157,29 @@ void KvClient::load(const LoadKv& message) {
        ++b) {
     wanted.push_back({names.keys.at(b), b == 0 ? names.root : names.keys[b - 1], layout});
   }
+  Reading& reading = readings[placement.key()];
+  reading.turn = static_cast<std::uint32_t>(names.keys.size() - wanted.size());
+  reading.wanted = std::move(wanted);
   // The request's own deadline would say nothing about the store.
-  const Instant due = seat.node->now() + seat.node->options.kv_load;
-  const auto turn = static_cast<std::uint32_t>(names.keys.size() - wanted.size());
-  ++reading;
-  auto blocks = wanted;
-  store->get(std::move(blocks),
-             due,
-             [client = me, key = placement.key(), wanted = std::move(wanted), turn](
-                 std::vector<transport::Loaded> read) {
-               notify(client, KvRead{key, wanted, std::move(read), turn});
-             });
+  reading.due = seat.node->now() + seat.node->options.kv_load;
+  ask(placement.key(), reading);
+}
+
+void KvClient::ask(const AttemptKey& key, Reading& reading) {
+  ++reading.awaited;
+  store->get(
+      reading.wanted, reading.due, [client = me, key](std::vector<transport::Loaded> blocks) {
+        notify(client, KvRead{key, std::move(blocks)});
+      });
+}
+
+// One slow disk or server among many must not make the prompt wait: whichever comes first counts.
+void KvClient::hedge(const KvHedge& message) {
+  const auto entry = readings.find(message.key);
+  if (entry != readings.end() && entry->second.awaited == 1) {
+    ++seat.node->metrics.kv_hedged;
+    ask(message.key, entry->second);
+  }
 }
 
 bool KvClient::is_away(Code code) {
@@ -168,36 +200,62 @@ void KvClient::load_failed(const KvLoadFailed& message) {
 }
 
 void KvClient::read(KvRead& message) {
-  --reading;
-  ++seat.progress;
-  KvLoaded loaded{message.key, std::vector<kernels::BlockBytes>{}};
-  for (std::size_t b = 0; b < message.blocks.size() && loaded.blocks; ++b) {
-    if (message.blocks[b]) {
-      loaded.blocks->push_back(*std::move(message.blocks[b]));
-    } else {
-      fail_load(message, b);
-      loaded.blocks = tl::unexpected(message.blocks[b].error());
-    }
+  const auto entry = readings.find(message.key);
+  if (entry == readings.end()) {
+    return;  // the other read was faster
   }
-  if (loaded.blocks) {
-    store->touch(message.wanted.back().key, message.turn);
+  ++seat.progress;
+  const auto bad = std::find_if(message.blocks.begin(),
+                                message.blocks.end(),
+                                [](const auto& block) { return !block.has_value(); });
+  if (--entry->second.awaited > 0 && bad != message.blocks.end()) {
+    return;
+  }
+  const Reading reading = std::move(entry->second);
+  readings.erase(entry);
+  KvLoaded loaded{message.key, std::vector<kernels::BlockBytes>{}};
+  if (bad == message.blocks.end()) {
+    for (transport::Loaded& block : message.blocks) {
+      loaded.blocks->push_back(*std::move(block));
+    }
+    store->touch(reading.wanted.back().key, reading.turn);
+  } else {
+    const std::span<const KvWanted> wanted(reading.wanted);
+    fail_load(message.key,
+              wanted.subspan(static_cast<std::size_t>(bad - message.blocks.begin())),
+              bad->error());
+    loaded.blocks = tl::unexpected(bad->error());
   }
   notify(seat.wiring->here().prefill_group, std::move(loaded));
 }
 
-void KvClient::fail_load(const KvRead& message, std::size_t block) {
-  const Error& error = message.blocks[block].error();
+// `wanted`: from the first block on that did not come.
+void KvClient::fail_load(const AttemptKey& key,
+                         std::span<const KvWanted> wanted,
+                         const Error& error) {
   if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
-    forget_from(std::span(message.wanted).subspan(block));
+    forget_from(wanted);
   } else if (is_away(error.code)) {
     away_until = seat.node->now() + kAwayPause;
   }
   seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
   ++seat.node->metrics.kv_loads_failed;
-  seat.node->log.event(
-      LogLevel::kWarning,
-      "kv.load_failed",
-      {{"request", message.key.request}, {"block", block}, {"reason", error.message}});
+  seat.node->log.event(LogLevel::kWarning,
+                       "kv.load_failed",
+                       {{"request", key.request},
+                        {"block", to_string(wanted.front().key)},
+                        {"reason", error.message}});
+}
+
+// Requests complete all the same: whole, and their blocks are kept nowhere.
+std::string KvClient::trouble() const {
+  if (seat.node->now() < away_until) {
+    return "the KV store does not answer: is its file system mounted and its disk healthy?";
+  }
+  if (!store->use().writable) {
+    return "the KV store refuses writes: free or enlarge its disk, or make it writable";
+  }
+  return {};
 }
 
 // Nobody can use what is behind a block that is gone; the next look-up ends before it.
@@ -218,6 +276,11 @@ void KvClient::save(const StoreKv& message) {
   std::vector<std::vector<std::byte>> records;
   for (const SavedBlock& saved : message.blocks) {
     if (is_stored(saved.header)) {
+      continue;
+    }
+    const Bytes bytes{kv_record_bytes(saved.bytes->size())};
+    if (!quota.take(saved.root, bytes, seat.node->now())) {
+      ++seat.node->metrics.kv_over_quota;
       continue;
     }
     KvBlock header = saved.header;
@@ -244,11 +307,17 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
   self->state.me = self;
   return {
       [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
-      [self](const Ping&) { self->state.seat.answer_ping(self->state.reading > 0); },
+      [self](const Ping&) {
+        self->state.seat.answer_ping(!self->state.readings.empty(), self->state.trouble());
+      },
       [self](const LookUpKv& m) { self->state.look_up(m); },
-      [self](const LoadKv& m) { self->state.load(m); },
+      [self](const LoadKv& m) {
+        self->state.load(m);
+        send_after(self, self->state.seat.node->options.kv_hedge, KvHedge{m.placement->key()});
+      },
       [self](const KvLoadFailed& m) { self->state.load_failed(m); },
       [self](KvRead& m) { self->state.read(m); },
+      [self](const KvHedge& m) { self->state.hedge(m); },
       [self](const StoreKv& m) { self->state.save(m); },
   };
 }

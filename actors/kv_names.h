@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ namespace shoal {
 struct KvParts {
   transport::BlockStore* store = nullptr;  // stopped by Node::shut_down
   KvIdentity identity{};
+  std::function<WallMillis()> wall{};  // of the store
 };
 
 struct KvNames {
@@ -41,6 +43,7 @@ struct KvChain {
 
 // On its way to the store. The header lacks what is the same for all blocks of a node.
 struct SavedBlock {
+  BlockKey root;  // whose it is
   KvBlock header;
   kernels::BlockBytes bytes;
 };

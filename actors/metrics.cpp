@@ -34,13 +34,14 @@ constexpr Row kRows[] = {
     {"shoal_kv_blocks_free", "gauge", "KV blocks nobody holds.", &NodeMetrics::kv_blocks_free},
     {"shoal_kv_sequences", "gauge", "Sequence slots of the device.", &NodeMetrics::kv_sequences},
     {"shoal_kv_sequences_free", "gauge", "Sequence slots nobody holds.", &NodeMetrics::kv_sequences_free},
-    {"shoal_kv_hits_total", "counter", "Attempts that took blocks from the KV store.", &NodeMetrics::kv_hits},
     {"shoal_kv_hit_tokens_total", "counter", "Tokens of those blocks.", &NodeMetrics::kv_hit_tokens},
     {"shoal_kv_misses_total", "counter", "Attempts that took none.", &NodeMetrics::kv_misses},
     {"shoal_kv_loads_failed_total", "counter", "Loads that ended in another attempt.", &NodeMetrics::kv_loads_failed},
     {"shoal_kv_corrupt_total", "counter", "Loads that met a damaged block.", &NodeMetrics::kv_corrupt},
+    {"shoal_kv_loads_hedged_total", "counter", "Loads that were read a second time.", &NodeMetrics::kv_hedged},
     {"shoal_kv_blocks_stored_total", "counter", "Blocks that the KV store took.", &NodeMetrics::kv_stored},
     {"shoal_kv_blocks_dropped_total", "counter", "Blocks that it did not take.", &NodeMetrics::kv_dropped},
+    {"shoal_kv_blocks_over_quota_total", "counter", "Blocks beyond what their tenant may add.", &NodeMetrics::kv_over_quota},
     {"shoal_link_waiting_bytes", "gauge", "Bytes that wait for nodes that do not keep up.", &NodeMetrics::link_waiting},
     {"shoal_parts_lost_total", "counter", "Actors that ended unexpectedly.", &NodeMetrics::parts_lost},
     {"shoal_pipelines_rebuilt_total", "counter", "Times all parts but the gateway were replaced.", &NodeMetrics::pipelines_rebuilt},
@@ -68,11 +69,67 @@ void append_value(std::string& out,
 
 }  // namespace
 
+int kv_age(std::int64_t milliseconds) {
+  const std::int64_t seconds = milliseconds / 1000;
+  return seconds < 60 ? 0 : seconds < 3600 ? 1 : seconds < 86400 ? 2 : 3;
+}
+
+std::string kv_store_text(const transport::BlockStore::Use& use) {
+  struct Said {
+    std::string_view name;
+    std::string_view kind;
+    std::string_view help;
+    std::int64_t value;
+  };
+
+  std::string out;
+  for (const Said& said : {
+           Said{"shoal_kv_store_blocks", "gauge", "Blocks of the KV store.", use.blocks},
+           Said{"shoal_kv_store_bytes", "gauge", "Bytes of their records.", use.bytes.value},
+           Said{"shoal_kv_store_garbage_bytes",
+                "gauge",
+                "Bytes to be cleaned up.",
+                use.garbage.value},
+           Said{"shoal_kv_store_queued_bytes", "gauge", "Bytes not written yet.", use.queued.value},
+           Said{"shoal_kv_store_index_bytes", "gauge", "Memory of its index.", use.index.value},
+           Said{"shoal_kv_store_writable", "gauge", "0: it refuses writes.", use.writable ? 1 : 0},
+           Said{"shoal_kv_store_puts_total", "counter", "Blocks to be written.", use.puts},
+           Said{"shoal_kv_store_gets_total", "counter", "Blocks to be read.", use.gets},
+           Said{
+               "shoal_kv_store_misses_total", "counter", "Blocks that were not there.", use.misses},
+           Said{"shoal_kv_store_corrupt_total", "counter", "Damaged records met.", use.corrupt},
+           Said{"shoal_kv_store_expired_total", "counter", "Blocks past their time.", use.expired},
+           Said{"shoal_kv_store_evicted_total", "counter", "Blocks driven out.", use.evicted},
+           Said{"shoal_kv_store_failed_total", "counter", "Calls the medium refused.", use.failed},
+       }) {
+    append_head(out, said.name, said.kind, said.help);
+    append_value(out, said.name, "", said.value);
+  }
+  return out;
+}
+
 std::string NodeMetrics::text() const {
   std::string out;
   for (const Row& row : kRows) {
     append_head(out, row.name, row.kind, row.help);
     append_value(out, row.name, "", (this->*row.value).load(std::memory_order_relaxed));
+  }
+  append_head(
+      out, "shoal_kv_hits_total", "counter", "Attempts that took blocks from the KV store.");
+  constexpr std::array<std::string_view, kKvAges> kAges = {"1m", "1h", "1d", "more"};
+  for (int provenance = 0; provenance < kProvenances; ++provenance) {
+    for (int age = 0; age < kKvAges; ++age) {
+      const std::string labels =
+          "{tier=\"store\",provenance=\"" +
+          std::string(provenance == static_cast<int>(Provenance::kExact) ? "exact" : "bounded") +
+          "\",age=\"" + std::string(kAges.at(static_cast<std::size_t>(age))) + "\"}";
+      append_value(out,
+                   "shoal_kv_hits_total",
+                   labels,
+                   kv_hits.at(static_cast<std::size_t>(provenance))
+                       .at(static_cast<std::size_t>(age))
+                       .load(std::memory_order_relaxed));
+    }
   }
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
   for (int c = 0; c < kCodeCount; ++c) {

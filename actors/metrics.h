@@ -8,9 +8,17 @@
 #include <string>
 
 #include "actors/policy/prefill_balancer.h"
+#include "schemas/kv_record.h"
 #include "schemas/result.h"
+#include "transport/block_store.h"
 
 namespace shoal {
+
+// By how long ago the last block of a hit was used before: within a minute, an hour, a day, longer.
+inline constexpr int kKvAges = 4;
+
+// 0 .. kKvAges - 1.
+int kv_age(std::int64_t milliseconds);
 
 struct NodeMetrics {
   using Value = std::atomic<std::int64_t>;
@@ -44,13 +52,15 @@ struct NodeMetrics {
   Value kv_sequences_free{0};  // gauge
 
   // The KV store.
-  Value kv_hits{0};
+  std::array<std::array<Value, kKvAges>, kProvenances> kv_hits{};
   Value kv_hit_tokens{0};
   Value kv_misses{0};
   Value kv_loads_failed{0};
   Value kv_corrupt{0};
-  Value kv_stored{0};   // blocks
-  Value kv_dropped{0};  // blocks that it did not take
+  Value kv_hedged{0};
+  Value kv_stored{0};      // blocks
+  Value kv_dropped{0};     // blocks that it did not take
+  Value kv_over_quota{0};  // blocks beyond a tenant's share
 
   Value link_waiting{0};  // gauge, bytes that wait for nodes that do not keep up
 
@@ -64,5 +74,8 @@ struct NodeMetrics {
   // Text exposition format.
   std::string text() const;
 };
+
+// What a KV store says of itself, in the same format.
+std::string kv_store_text(const transport::BlockStore::Use& use);
 
 }  // namespace shoal

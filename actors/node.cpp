@@ -95,6 +95,8 @@ NodeOptions node_options(const Config& config) {
   options.restarts = supervisor.restarts();
   options.restart_window = milliseconds(supervisor.restart_window_ms());
   options.kv_load = milliseconds(config.kv().load_ms());
+  options.kv_hedge = milliseconds(config.kv().hedge_ms());
+  options.kv_quota.bytes = Bytes(config.kv().tenant_bytes());
   return options;
 }
 
@@ -256,7 +258,8 @@ class ActorNode final : public Node {
       metrics.kv_sequences = arena.sequences();
       metrics.kv_sequences_free = arena.free_sequences();
     }
-    return metrics.text();
+    const transport::BlockStore* store = context_->kv.store;
+    return metrics.text() + (store == nullptr ? std::string() : kv_store_text(store->use()));
   }
 
   const NodeMetrics& metrics() const override { return context_->metrics; }

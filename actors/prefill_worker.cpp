@@ -196,7 +196,7 @@ void PrefillWorker::store(const PrefillStep& done,
       const Placement& placement = *order.placement;
       KvBlock header = header_of(*placement.kv, *placement.submission, block);
       header.provenance = provenance_of(placement.basis);
-      message.blocks.push_back({header, saved[message.blocks.size()]});
+      message.blocks.push_back({placement.kv->root, header, saved[message.blocks.size()]});
     }
   }
   if (!message.blocks.empty()) {

@@ -480,6 +480,7 @@ void Supervisor::heartbeat(const Heartbeat& message) {
   }
   part.progress = message.progress;
   part.pulse.has_work = message.has_work;
+  part.pulse.trouble = message.trouble;
   if (is_first) {
     judge(now);  // readiness does not wait for the next tick
   }

@@ -117,7 +117,7 @@ def slope(points):
 
 def measure(arguments):
     def start():
-        return Server(arguments.shoal, arguments.serve)
+        return Server(arguments.shoal, ["--set", "kv.store=none", *arguments.serve])
 
     ready = []
     for _ in range(5):

@@ -103,7 +103,7 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
   }
   if (blocks_ != nullptr) {
     TRY(KvIdentity identity, kv_identity(plan.device));
-    parts.kv = {blocks_.get(), std::move(identity)};
+    parts.kv = {blocks_.get(), std::move(identity), unix_millis_now};
   }
   TRY(node_, build_node(config, std::move(parts)));
   return {};

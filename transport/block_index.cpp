@@ -136,7 +136,8 @@ std::optional<BlockIndex::Found> BlockIndex::find(const BlockKey& key) const {
   const Entry& e = at(entry);
   return Found{.info = {.crc = e.crc,
                         .provenance = static_cast<Provenance>(e.provenance),
-                        .ttl = static_cast<TtlClass>(e.ttl)},
+                        .ttl = static_cast<TtlClass>(e.ttl),
+                        .last_use = time_of(e.last_use)},
                .place = {.segment = e.segment, .page = e.page, .pages = e.pages}};
 }
 

@@ -31,6 +31,7 @@ struct BlockInfo {
   std::uint32_t crc = 0;  // of the payload
   Provenance provenance = Provenance::kExact;
   TtlClass ttl = TtlClass::kChat;
+  WallMillis last_use = 0;  // writing it is one
 };
 
 // Where a record lies: the meaning is the store's.

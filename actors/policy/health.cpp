@@ -17,6 +17,9 @@ Health health_of(const PartPulse& pulse, const HealthLimits& limits, Instant now
   if (pulse.has_work && now - pulse.last_progress >= limits.stall) {
     return {HealthVerdict::kDegraded, "work without progress"};
   }
+  if (!pulse.trouble.empty()) {
+    return {HealthVerdict::kDegraded, pulse.trouble};
+  }
   return {pulse.has_work ? HealthVerdict::kBusy : HealthVerdict::kOk, {}};
 }
 

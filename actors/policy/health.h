@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "schemas/units.h"
@@ -26,11 +27,12 @@ struct PartPulse {
   Instant
       last_progress;  // when its count of finished work last moved, or it last had nothing to do
   bool has_work = false;
+  std::string trouble{};  // what it cannot do, in its own words; empty: nothing
 };
 
 struct Health {
   HealthVerdict verdict = HealthVerdict::kStarting;
-  std::string_view cause;  // empty when there is nothing to say
+  std::string_view cause;  // empty when there is nothing to say; lives as long as the pulse
 };
 
 Health health_of(const PartPulse& pulse, const HealthLimits& limits, Instant now);

@@ -51,7 +51,9 @@ struct GuppyNode {
     KvParts kv;
     if (keeps_kv) {
       store = open_store();
-      kv = {store.get(), {"guppy", "", device->backend().shape().block_layout, "", ""}};
+      kv = {store.get(), {"guppy", "", device->backend().shape().block_layout, "", ""}, [] {
+              return WallMillis{1};
+            }};
     }
     auto built = build_node(Config(),
                             Parts{device->backend().shape(),

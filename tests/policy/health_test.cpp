@@ -51,3 +51,13 @@ TEST_CASE("a part with work is busy while it makes progress and degraded when it
   pulse.last_progress = kStart + seconds(1);
   CHECK(verdict(pulse, seconds(2)) == HealthVerdict::kBusy);
 }
+
+TEST_CASE("a part that tells its trouble is degraded in its own words, until it is over") {
+  PartPulse pulse = idle();
+  pulse.trouble = "the disk is full";
+  CHECK(verdict(pulse, Nanos{0}) == HealthVerdict::kDegraded);
+  CHECK(health_of(pulse, kLimits, kStart).cause == "the disk is full");
+  CHECK(verdict(pulse, milliseconds(1'000)) == HealthVerdict::kDead);
+  pulse.trouble.clear();
+  CHECK(verdict(pulse, Nanos{0}) == HealthVerdict::kOk);
+}

@@ -160,7 +160,9 @@ void World::start(NodeId node) {
                                      .identity = setup_.identities[node]});
   if (setup_.keeps_kv) {
     life.blocks = blocks_.open();
-    parts.kv = {life.blocks.get(), {"sim", "", parts.shape.block_layout, "", ""}};
+    parts.kv = {life.blocks.get(), {"sim", "", parts.shape.block_layout, "", ""}, [] {
+                  return WallMillis{1};
+                }};
   }
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));

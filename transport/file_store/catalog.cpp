@@ -69,7 +69,7 @@ void Catalog::settle() {
 
 std::optional<BlockPlace> Catalog::add(const IndexEntry& entry, std::uint32_t id) {
   const BlockPlace place{id, entry.page, entry.pages};
-  const BlockInfo info{entry.crc, entry.provenance, at(id).name.ttl};
+  const BlockInfo info{entry.crc, entry.provenance, at(id).name.ttl, 0};
   if (dropped_.contains({id, entry.page}) || at(id).is_gone) {
     return std::nullopt;
   }

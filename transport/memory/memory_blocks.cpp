@@ -106,7 +106,7 @@ class MemoryBlocks final : public BlockStore {
       return {};
     }
     const auto bytes = static_cast<std::int64_t>(record.size());
-    const BlockInfo info{block.payload_crc, block.provenance, block.ttl};
+    const BlockInfo info{block.payload_crc, block.provenance, block.ttl, 0};
     const BlockPlace place{last_record_, 0, static_cast<std::uint32_t>(bytes / kKvRecordAlign)};
     if (there) {
       index_.replace(block.key, info, place);
