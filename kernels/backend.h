@@ -31,6 +31,7 @@ struct ModelShape {
   int encoder_layers = 0;
   std::int64_t block_bytes = 0;     // one block of kBlockTokens tokens
   std::int64_t sequence_bytes = 0;  // per-sequence state: rings, open pair, kept rows
+  std::int64_t tail_bytes = 0;      // no tail of a sequence is larger
   TokenId bos = 0;
   TokenId eos = 1;
   std::string numeric_id;    // equal ids give equal bits
@@ -147,6 +148,19 @@ class Backend {
   virtual Result<void> import_sequence(SequenceId id,
                                        std::span<const BlockId> blocks,
                                        std::span<const std::byte> image) = 0;
+
+  // A tail: the same image without the blocks that are whole. It starts any sequence that begins
+  // like this one, at `tokens` or up to seven positions before, as far as the windows still reach.
+  virtual Result<std::vector<std::byte>> export_tail(SequenceId id,
+                                                     std::span<const BlockId> blocks,
+                                                     Position tokens) = 0;
+  // Brings the run's sequence to where the run starts; the whole blocks below are loaded, and are
+  // not written. Nothing is taken of the decoder half's windows when the run's floor hides them.
+  // kCorrupt as import_sequence, and when the image lacks what the run needs. For the caller to
+  // know: that the tokens below are the same; that none of those from the start on was replayed
+  // (the start lies at or behind the earlier sequence's hit); that nothing is sampled at a position
+  // before the first that it sampled at, from where on its windows are whole.
+  virtual Result<void> import_tail(const RowRun& run, std::span<const std::byte> image) = 0;
 
   // The bytes of a whole block (shape().block_bytes), for a store that outlives the device. The
   // block is taken, and no running step writes it.

@@ -11,7 +11,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kMagic = 0x31564B4C414F4853;  // "SHOALKV1"
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::size_t kDigestAt = 16;
 constexpr std::size_t kLengthAt = 24;
 constexpr std::size_t kFixedBytes = 32;

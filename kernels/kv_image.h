@@ -6,6 +6,7 @@
 // relies on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,21 @@ struct KvImageFit {
   std::string numeric_id;  // equal ids give equal bits
   std::string layout;      // the geometry in words: equal texts, equal bytes
 };
+
+// Which part of a sequence is written or read.
+struct SequenceSpan {
+  Position tokens = 0;    // rows 0 .. tokens - 1
+  Position first_kv = 0;  // where global KV begins, a block's first position: none below is in the
+                          // image, or read from it
+};
+
+// A tail starts a sequence up to so many positions before its end, where the rings reach that far.
+inline constexpr Position kTailReach = 7;
+
+// The span of a tail: the blocks that are open at any position it serves.
+inline SequenceSpan tail_span(Position tokens) {
+  return {tokens, std::max<Position>(0, tokens - kTailReach) / kBlockTokens * kBlockTokens};
+}
 
 class KvImageWriter {
  public:

@@ -1,6 +1,7 @@
 // The launch thread: head of the decode queue first, then the head of the prefill queue.
 #include "kernels/launch_queue.h"
 
+#include <algorithm>
 #include <exception>
 #include <span>
 #include <string>
@@ -14,8 +15,7 @@ StepYield LaunchedStep::advance(Backend& backend) {
   // A backend may still throw from below (out of memory): that ends the step, not the thread.
   try {
     if (step_ == nullptr) {
-      prepare(backend);
-      auto step = backend.begin(std::move(launch_.plan));
+      auto step = begin(backend);
       if (!step) {
         refused_ = std::move(step).error();
         return StepYield::kDone;
@@ -29,18 +29,36 @@ StepYield LaunchedStep::advance(Backend& backend) {
   }
 }
 
-void LaunchedStep::prepare(Backend& backend) {
+Result<std::unique_ptr<Step>> LaunchedStep::begin(Backend& backend) {
   for (const SequenceId id : launch_.fresh) {
     backend.reset_sequence(id);
   }
   for (const BlockLoad& load : launch_.loads) {
     backend.write_block(load.block, *load.bytes);
   }
+  TRY_VOID(load_tails(backend));
   for (const RowRun& run : launch_.plan.runs) {
     if (run.finishes_prompt) {
       ended_prompts_.push_back(run.sequence);
     }
   }
+  return backend.begin(std::move(launch_.plan));
+}
+
+Result<void> LaunchedStep::load_tails(Backend& backend) const {
+  for (const TailLoad& tail : launch_.tails) {
+    CHECK(tail.bytes != nullptr && tail.offset <= tail.bytes->size());
+    const auto& runs = launch_.plan.runs;
+    const auto run = std::find_if(
+        runs.begin(), runs.end(), [&](const RowRun& r) { return r.sequence == tail.sequence; });
+    if (run == runs.end()) {
+      return fail(Code::kInvalid,
+                  "a tail of sequence " + std::to_string(tail.sequence.value) +
+                      ", of which the step has no run");
+    }
+    TRY_VOID(backend.import_tail(*run, std::span(*tail.bytes).subspan(tail.offset)));
+  }
+  return {};
 }
 
 std::vector<BlockBytes> LaunchedStep::save(Backend& backend) const {
@@ -81,8 +99,10 @@ auto copy_or_fail(const Copy& copy) -> decltype(copy()) {
 }  // namespace
 
 void run_copy(Backend& backend, KvExport& copy) {
-  copy.done(copy_or_fail(
-      [&] { return backend.export_sequence(copy.sequence, copy.blocks, copy.tokens); }));
+  copy.done(copy_or_fail([&] {
+    return copy.tail ? backend.export_tail(copy.sequence, copy.blocks, copy.tokens)
+                     : backend.export_sequence(copy.sequence, copy.blocks, copy.tokens);
+  }));
 }
 
 void run_copy(Backend& backend, KvImport& copy) {

@@ -39,10 +39,18 @@ struct BlockLoad {
   BlockBytes bytes;
 };
 
+// An image of Backend::export_tail, or any other, from which a sequence goes on.
+struct TailLoad {
+  SequenceId sequence;  // forgotten before, so it need not be fresh; the plan has a run of it
+  BlockBytes bytes;
+  std::size_t offset = 0;  // where the image begins in those bytes
+};
+
 struct Launch {
   StepPlan plan;
   std::vector<SequenceId> fresh;   // slots to reset before the step: their first rows run in it
   std::vector<BlockLoad> loads{};  // written before the step, which reads them
+  std::vector<TailLoad> tails{};   // behind the loads; one that is refused ends the step
   std::vector<BlockId> saves{};    // complete with the step, and read after it
   // Called once, on the launch thread, must not block. Dropped uncalled when the queue stops first.
   std::function<void(CompletedStep)> done;
@@ -56,6 +64,7 @@ struct KvExport {
   std::vector<BlockId> blocks;
   Position tokens = 0;
   std::function<void(Result<std::vector<std::byte>>)> done;
+  bool tail = false;  // Backend::export_tail in place of export_sequence
 };
 
 struct KvImport {
@@ -99,7 +108,8 @@ class LaunchedStep {
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
  private:
-  void prepare(Backend& backend);
+  Result<std::unique_ptr<Step>> begin(Backend& backend);
+  Result<void> load_tails(Backend& backend) const;
   std::vector<BlockBytes> save(Backend& backend) const;
 
   Launch launch_;

@@ -222,7 +222,7 @@ void Graph::add_decoder_span(GraphStep& step, const RowSpan& span, Bf16* h, floa
 void Graph::finish(GraphStep& step) const {
   for (GraphRun& run : step.runs) {
     const auto rows = static_cast<std::int64_t>(run.tokens.size());
-    for (std::int64_t i = std::max<std::int64_t>(0, rows - kRecent); i < rows; ++i) {
+    for (std::int64_t i = std::max<std::int64_t>(0, rows - kRecentTokens); i < rows; ++i) {
       const bool dead =
           !run.plan->image.empty() && run.plan->image[static_cast<std::size_t>(i)] != 0;
       run.state->recent.put(run.plan->first + i, run.tokens[static_cast<std::size_t>(i)], dead);

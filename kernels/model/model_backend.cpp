@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "kernels/model/sequence_image.h"
 #include "kernels/sampler.h"
 #include "schemas/check.h"
 
@@ -41,6 +40,7 @@ ModelShape model_shape(const ModelConfig& c, std::string numeric_id) {
       c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
       static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
       c.window * (c.hc * c.dim * 2 + c.hc * 4);
+  shape.tail_bytes = tail_bytes(c, KvLayout(c));
   shape.bos = c.bos;
   shape.eos = c.eos;
   shape.numeric_id = std::move(numeric_id);
@@ -77,57 +77,110 @@ void ModelBackend::end_prefill(SequenceId id) {
 Result<std::vector<std::byte>> ModelBackend::export_sequence(SequenceId id,
                                                              std::span<const BlockId> blocks,
                                                              Position tokens) {
-  if (id.value >= states_.size() || states_[id.value] == nullptr || tokens < 1) {
+  return write_image(id, blocks, {tokens, 0});
+}
+
+Result<std::vector<std::byte>> ModelBackend::export_tail(SequenceId id,
+                                                         std::span<const BlockId> blocks,
+                                                         Position tokens) {
+  return write_image(id, blocks, tail_span(tokens));
+}
+
+Result<std::vector<std::byte>> ModelBackend::write_image(SequenceId id,
+                                                         std::span<const BlockId> blocks,
+                                                         const SequenceSpan& span) {
+  if (id.value >= states_.size() || states_[id.value] == nullptr || span.tokens < 1) {
     return fail(Code::kInvalid,
                 "export of sequence " + std::to_string(id.value) + ": it holds no tokens");
   }
-  TRY_VOID(check_block_table(arena_, blocks, tokens));
-  KvImageWriter out(fit_, tokens);
-  TRY_VOID(write_sequence({model_.config, arena_, *states_[id.value], blocks}, tokens, out));
+  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
+  KvImageWriter out(fit_, span.tokens);
+  TRY_VOID(write_sequence({model_.config, arena_, *states_[id.value], blocks}, span, out));
   return std::move(out).finish();
 }
 
 Result<void> ModelBackend::import_sequence(SequenceId id,
                                            std::span<const BlockId> blocks,
                                            std::span<const std::byte> image) {
+  return read_image(id, blocks, image, std::nullopt);
+}
+
+Result<void> ModelBackend::import_tail(const RowRun& run, std::span<const std::byte> image) {
+  const Position loaded = run.first / kBlockTokens * kBlockTokens;
+  TRY_VOID(read_image(run.sequence, run.blocks, image, SequenceSpan{run.first, loaded}));
+  SequenceState& state = *states_[run.sequence.value];
+  if (run.decoder_floor >= run.first) {
+    for (auto layer = static_cast<std::size_t>(model_.config.decoder_start());
+         layer < state.rings.size();
+         ++layer) {
+      state.rings[layer].clear();
+    }
+  }
+  if (const auto what = missing(run)) {
+    reset_sequence(run.sequence);
+    return corrupt_image(*what);
+  }
+  return {};
+}
+
+// All of it, or the part.
+Result<void> ModelBackend::read_image(SequenceId id,
+                                      std::span<const BlockId> blocks,
+                                      std::span<const std::byte> image,
+                                      std::optional<SequenceSpan> part) {
   if (id.value >= states_.size()) {
     return fail(Code::kInvalid,
                 "import into sequence " + std::to_string(id.value) + ": no such slot");
   }
   reset_sequence(id);
   TRY(KvImageReader in, KvImageReader::open(image, fit_));
-  if (in.tokens() < 1 || in.tokens() > shape_.max_positions) {
-    return corrupt_image(std::to_string(in.tokens()) + " tokens");
+  const SequenceSpan span = part.value_or(SequenceSpan{in.tokens(), 0});
+  if (in.tokens() > shape_.max_positions || span.tokens < 1 || span.tokens > in.tokens()) {
+    return corrupt_image("of " + std::to_string(in.tokens()) + " tokens, " +
+                         std::to_string(span.tokens) + " are wanted");
   }
-  TRY_VOID(check_block_table(arena_, blocks, in.tokens()));
-  auto read = read_sequence(in, {model_.config, arena_, *states_[id.value], blocks});
+  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
+  auto read = read_sequence(in, span, {model_.config, arena_, *states_[id.value], blocks});
   if (!read) {
     reset_sequence(id);
   }
   return read;
 }
 
-// The graph aborts where a row it needs is missing, so what the rows below `first` left in the
-// state is checked here: a run may be wrong, and so may an imported state.
-Result<void> ModelBackend::check_history(const RowRun& run) const {
+std::optional<std::string> ModelBackend::missing_window(const RowRun& run) const {
   const ModelConfig& c = model_.config;
   const SequenceState& state = *states_[run.sequence.value];
-  const int layers = run.stack == Stack::kAll ? c.layers : c.decoder_start();
-  for (int layer = 0; layer < layers; ++layer) {
-    const Position floor = layer < c.decoder_start() ? run.encoder_floor : run.decoder_floor;
-    const Position low = std::max({floor, run.first - c.window + 1, Position{0}});
+  // The decoder half begins with the rows that were kept for it, or with the run's own.
+  const Position decodes = run.stack == Stack::kAll ? run.first
+                           : state.kept_count > 0   ? state.kept_first
+                                                    : std::max(run.first, run.decoder_floor);
+  for (int layer = 0; layer < c.layers; ++layer) {
+    const bool encoder = layer < c.decoder_start();
+    const Position first = encoder ? run.first : decodes;
+    const Position floor = encoder ? run.encoder_floor : run.decoder_floor;
+    const Position low = std::max({floor, first - c.window + 1, Position{0}});
     const WindowRing& ring = state.rings[static_cast<std::size_t>(layer)];
-    if (low < run.first && !(ring.holds(low) && ring.holds(run.first - 1))) {
-      return bad_run(run,
-                     "layer " + std::to_string(layer) + " lacks window rows of positions " +
-                         std::to_string(low) + ".." + std::to_string(run.first - 1));
+    if (low < first && !(ring.holds(low) && ring.holds(first - 1))) {
+      return "layer " + std::to_string(layer) + " lacks window rows of positions " +
+             std::to_string(low) + ".." + std::to_string(first - 1);
     }
   }
+  return std::nullopt;
+}
+
+// The graph aborts where a row it needs is missing, so what the rows below `first` left in the
+// state is checked here: a run may be wrong, and so may an imported state.
+std::optional<std::string> ModelBackend::missing(const RowRun& run) const {
+  if (auto window = missing_window(run)) {
+    return window;
+  }
+  const ModelConfig& c = model_.config;
+  const SequenceState& state = *states_[run.sequence.value];
   const Position writes = std::max(run.first, run.writes_from);
   for (std::size_t s = 0; s < c.kv_sources.size(); ++s) {
     if (writes % 2 == 1 && writes < run.first + run.rows() && c.ratio(c.kv_sources[s]) == 2 &&
         !state.open[s].holds(writes - 1)) {
-      return bad_run(run, "no open pair at position " + std::to_string(writes - 1));
+      return "no open pair at position " + std::to_string(writes - 1);
     }
   }
   const int known = c.engram_layers.empty() || !run.history.empty() ? 0 : c.engram_ngram - 1;
@@ -135,10 +188,10 @@ Result<void> ModelBackend::check_history(const RowRun& run) const {
   bool dead = false;
   for (Position p = std::max<Position>(0, run.first - known); p < run.first; ++p) {
     if (!state.recent.get(p, token, dead)) {
-      return bad_run(run, "the token at position " + std::to_string(p) + " is not known");
+      return "the token at position " + std::to_string(p) + " is not known";
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 bool ModelBackend::sampled(Queue queue, std::int32_t run) const {
@@ -187,7 +240,10 @@ Result<void> ModelBackend::check_run(const RowRun& run, Queue queue) const {
   if (run.features.size() != flagged * static_cast<std::size_t>(model_.config.dim)) {
     return bad_run(run, "needs one feature row per flagged row");
   }
-  return check_history(run);
+  if (const auto what = missing(run)) {
+    return bad_run(run, *what);
+  }
+  return {};
 }
 
 Result<void> ModelBackend::check(const StepPlan& plan) const {

@@ -5,6 +5,9 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -13,6 +16,7 @@
 #include "kernels/kv_image.h"
 #include "kernels/model/graph.h"
 #include "kernels/model/model.h"
+#include "kernels/model/sequence_image.h"
 #include "kernels/ops.h"
 
 namespace shoal::kernels {
@@ -47,6 +51,10 @@ class ModelBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+  Result<std::vector<std::byte>> export_tail(SequenceId id,
+                                             std::span<const BlockId> blocks,
+                                             Position tokens) override;
+  Result<void> import_tail(const RowRun& run, std::span<const std::byte> image) override;
 
   void read_block(BlockId id, std::span<std::byte> out) override { arena_.read(id, out); }
 
@@ -64,7 +72,15 @@ class ModelBackend final : public Backend {
 
   Result<void> check(const StepPlan& plan) const;
   Result<void> check_run(const RowRun& run, Queue queue) const;
-  Result<void> check_history(const RowRun& run) const;
+  std::optional<std::string> missing(const RowRun& run) const;
+  std::optional<std::string> missing_window(const RowRun& run) const;
+  Result<std::vector<std::byte>> write_image(SequenceId id,
+                                             std::span<const BlockId> blocks,
+                                             const SequenceSpan& span);
+  Result<void> read_image(SequenceId id,
+                          std::span<const BlockId> blocks,
+                          std::span<const std::byte> image,
+                          std::optional<SequenceSpan> part);
   bool sampled(Queue queue, std::int32_t run) const;
   void resolve_inputs(ModelStep& step);
   RunResult sample_run(const ModelStep& step, std::size_t run) const;

@@ -8,52 +8,85 @@
 namespace shoal::kernels {
 namespace {
 
-// Calls visit(block, offset, bytes) for every stretch of complete entries of `tokens` positions.
-template <class Visit>
-void visit_entries(const KvLayout& layout, Position tokens, const Visit& visit) {
-  for (Position begin = 0; begin < tokens; begin += kBlockTokens) {
-    const auto block = static_cast<std::size_t>(begin / kBlockTokens);
+static_assert(kTailReach <= kRingSlack + 1 && kTailReach <= kRecent - 1);
+
+// A row of entries of one source in one block.
+struct Stretch {
+  Position begin = 0;  // first position of the block
+  int ratio = 1;
+  std::int64_t offset = 0;
+  std::int64_t row = 0;  // bytes
+
+  // Of the entries that are complete with `end` positions.
+  std::int64_t bytes(Position end) const {
+    return std::clamp<Position>(end - begin, 0, kBlockTokens) / ratio * row;
+  }
+};
+
+// Those of all blocks that hold positions begin .. end - 1; `begin` is a block's.
+std::vector<Stretch> stretches(const KvLayout& layout, Position begin, Position end) {
+  std::vector<Stretch> out;
+  for (; begin < end; begin += kBlockTokens) {
     for (const SourceLayout& source : layout.sources) {
-      const std::int64_t entries = std::min<Position>(tokens - begin, kBlockTokens) / source.ratio;
-      visit(block, source.main_offset, entries * layout.main_row);
-      visit(block, source.index_offset, entries * layout.index_row);
+      out.push_back({begin, source.ratio, source.main_offset, layout.main_row});
+      out.push_back({begin, source.ratio, source.index_offset, layout.index_row});
     }
+  }
+  return out;
+}
+
+std::byte* at(const SequencePlace& place, const Stretch& stretch) {
+  const auto block = static_cast<std::size_t>(stretch.begin / kBlockTokens);
+  return place.arena.block(place.blocks[block]) + stretch.offset;
+}
+
+void write_blocks(const SequencePlace& from, const SequenceSpan& span, KvImageWriter& out) {
+  out.integer(span.first_kv);
+  for (const Stretch& stretch : stretches(from.arena.layout(), span.first_kv, span.tokens)) {
+    out.bytes({at(from, stretch), static_cast<std::size_t>(stretch.bytes(span.tokens))});
   }
 }
 
-void write_blocks(const SequencePlace& from, Position tokens, KvImageWriter& out) {
-  visit_entries(
-      from.arena.layout(), tokens, [&](std::size_t block, std::int64_t offset, std::int64_t bytes) {
-        out.bytes({from.arena.block(from.blocks[block]) + offset, static_cast<std::size_t>(bytes)});
-      });
+Result<void> read_blocks(KvImageReader& in, const SequenceSpan& span, const SequencePlace& to) {
+  TRY(const Position first, in.integer());
+  if (first < 0 || first > span.first_kv || first % kBlockTokens != 0) {
+    return corrupt_image("global KV from position " + std::to_string(first) + " on, " +
+                         std::to_string(span.first_kv) + " is wanted");
+  }
+  for (const Stretch& stretch : stretches(to.arena.layout(), first, in.tokens())) {
+    TRY(const auto entries, in.bytes(stretch.bytes(in.tokens())));
+    const std::int64_t wanted = stretch.begin < span.first_kv ? 0 : stretch.bytes(span.tokens);
+    if (wanted > 0) {
+      std::memcpy(at(to, stretch), entries.data(), static_cast<std::size_t>(wanted));
+    }
+  }
+  return {};
 }
 
-Result<void> read_blocks(KvImageReader& in, const SequencePlace& to) {
-  std::int64_t total = 0;
-  visit_entries(to.arena.layout(), in.tokens(), [&](std::size_t, std::int64_t, std::int64_t bytes) {
-    total += bytes;
-  });
-  TRY(const auto entries, in.bytes(total));
-  const std::byte* next = entries.data();
-  visit_entries(to.arena.layout(),
-                in.tokens(),
-                [&](std::size_t block, std::int64_t offset, std::int64_t bytes) {
-                  std::memcpy(to.arena.block(to.blocks[block]) + offset,
-                              next,
-                              static_cast<std::size_t>(bytes));
-                  next += bytes;
-                });
-  return {};
+// Rows of the last positions: from the first of those that `holds` knows without a gap.
+template <class Holds>
+Position first_held(Position tokens, const Holds& holds) {
+  Position first = tokens;
+  while (first > 0 && holds(first - 1)) {
+    --first;
+  }
+  return first;
+}
+
+// Where rows of the last positions begin; at most `most` of them.
+Result<Position> read_first(KvImageReader& in, std::int64_t most, const char* what) {
+  TRY(const Position first, in.integer());
+  if (first < 0 || first > in.tokens() || in.tokens() - first > most) {
+    return corrupt_image(what + (" from position " + std::to_string(first)) + " on");
+  }
+  return first;
 }
 
 void write_ring(const SequencePlace& from,
                 const WindowRing& ring,
                 Position tokens,
                 KvImageWriter& out) {
-  Position first = tokens - 1;
-  while (first > 0 && tokens - first < from.config.window && ring.holds(first - 1)) {
-    --first;
-  }
+  const Position first = first_held(tokens, [&](Position p) { return ring.holds(p); });
   out.integer(first);
   const auto row_bytes = static_cast<std::size_t>(window_row_bytes(from.config.head_dim));
   for (Position p = first; p < tokens; ++p) {
@@ -61,50 +94,57 @@ void write_ring(const SequencePlace& from,
   }
 }
 
-Result<void> read_ring(KvImageReader& in, const ModelConfig& config, WindowRing& ring) {
-  TRY(const Position first, in.integer());
-  if (first < 0 || first >= in.tokens() || in.tokens() - first > config.window) {
-    return corrupt_image("window rows from position " + std::to_string(first) + " on");
-  }
+Result<void> read_ring(KvImageReader& in,
+                       const ModelConfig& config,
+                       Position end,
+                       WindowRing& ring) {
+  TRY(const Position first, read_first(in, config.window + kRingSlack, "window rows"));
   const std::int64_t row_bytes = window_row_bytes(config.head_dim);
   TRY(const auto rows, in.bytes((in.tokens() - first) * row_bytes));
-  for (Position p = first; p < in.tokens(); ++p) {
+  for (Position p = first; p < end; ++p) {
     ring.put(p, rows.data() + (p - first) * row_bytes);
   }
   return {};
 }
 
-// Only an odd number of tokens leaves a pair open, at the sources of ratio 2.
-bool leaves_open_pair(const ModelConfig& config, std::size_t source, Position tokens) {
-  return tokens % 2 == 1 && config.ratio(config.kv_sources[source]) == 2;
+bool has_pairs(const ModelConfig& config, std::size_t source) {
+  return config.ratio(config.kv_sources[source]) == 2;
 }
 
-void write_pair(const ModelConfig& config,
-                const OpenPair& pair,
-                Position position,
-                KvImageWriter& out) {
+void write_pairs(const ModelConfig& config,
+                 const OpenPair& pairs,
+                 Position tokens,
+                 KvImageWriter& out) {
+  const Position first = first_held(tokens, [&](Position p) { return pairs.holds(p); });
+  out.integer(first);
   const auto dim = static_cast<std::size_t>(config.head_dim);
-  out.bytes(std::as_bytes(std::span(pair.kv(position), dim)));
-  out.bytes(std::as_bytes(std::span(pair.score(position), dim)));
+  for (Position p = first; p < tokens; ++p) {
+    out.bytes(std::as_bytes(std::span(pairs.kv(p), dim)));
+    out.bytes(std::as_bytes(std::span(pairs.score(p), dim)));
+  }
 }
 
-Result<void> read_pair(KvImageReader& in, const ModelConfig& config, OpenPair& pair) {
+Result<void> read_pairs(KvImageReader& in,
+                        const ModelConfig& config,
+                        Position end,
+                        OpenPair& pairs) {
+  TRY(const Position first, read_first(in, kRecent, "open pairs"));
   std::vector<float> values(static_cast<std::size_t>(2 * config.head_dim));
   const std::span<std::byte> room = std::as_writable_bytes(std::span(values));
-  TRY(const auto bytes, in.bytes(static_cast<std::int64_t>(room.size())));
-  std::copy(bytes.begin(), bytes.end(), room.begin());
-  pair.put(in.tokens() - 1, values.data(), values.data() + config.head_dim);
+  for (Position p = first; p < in.tokens(); ++p) {
+    TRY(const auto bytes, in.bytes(static_cast<std::int64_t>(room.size())));
+    std::copy(bytes.begin(), bytes.end(), room.begin());
+    if (p < end) {
+      pairs.put(p, values.data(), values.data() + config.head_dim);
+    }
+  }
   return {};
 }
 
-// All that is still known of the last tokens, oldest first.
 void write_recent(const RecentTokens& recent, Position tokens, KvImageWriter& out) {
   TokenId token = 0;
   bool dead = false;
-  Position first = tokens;
-  while (recent.get(first - 1, token, dead)) {
-    --first;
-  }
+  const Position first = first_held(tokens, [&](Position p) { return recent.get(p, token, dead); });
   out.integer(first);
   for (Position p = first; p < tokens; ++p) {
     recent.get(p, token, dead);
@@ -113,18 +153,20 @@ void write_recent(const RecentTokens& recent, Position tokens, KvImageWriter& ou
   }
 }
 
-Result<void> read_recent(KvImageReader& in, const ModelConfig& config, RecentTokens& recent) {
-  TRY(const Position first, in.integer());
-  if (first < 0 || first > in.tokens() || in.tokens() - first > kRecent) {
-    return corrupt_image("last tokens from position " + std::to_string(first) + " on");
-  }
+Result<void> read_recent(KvImageReader& in,
+                         const ModelConfig& config,
+                         Position end,
+                         RecentTokens& recent) {
+  TRY(const Position first, read_first(in, kRecentTokens, "last tokens"));
   for (Position p = first; p < in.tokens(); ++p) {
     TRY(const std::int64_t token, in.integer());
     TRY(const std::int64_t dead, in.integer());
     if (token < 0 || token >= config.vocab || (dead != 0 && dead != 1)) {
       return corrupt_image("token " + std::to_string(token) + " is outside the vocabulary");
     }
-    recent.put(p, static_cast<TokenId>(token), dead == 1);
+    if (p < end) {
+      recent.put(p, static_cast<TokenId>(token), dead == 1);
+    }
   }
   return {};
 }
@@ -133,7 +175,7 @@ Result<void> read_recent(KvImageReader& in, const ModelConfig& config, RecentTok
 bool prompt_finished(const SequencePlace& from, Position tokens) {
   const SequenceState& state = from.state;
   for (std::size_t s = 0; s < state.open.size(); ++s) {
-    if (leaves_open_pair(from.config, s, tokens) && !state.open[s].holds(tokens - 1)) {
+    if (tokens % 2 == 1 && has_pairs(from.config, s) && !state.open[s].holds(tokens - 1)) {
       return false;
     }
   }
@@ -152,36 +194,51 @@ std::string image_layout(const ModelConfig& config, const KvLayout& layout) {
          block_layout(layout);
 }
 
-Result<void> write_sequence(const SequencePlace& from, Position tokens, KvImageWriter& out) {
-  if (!prompt_finished(from, tokens)) {
+std::int64_t tail_bytes(const ModelConfig& config, const KvLayout& layout) {
+  constexpr std::int64_t kHeader = 1024;  // the names of device and arithmetic are short
+  constexpr std::int64_t kInteger = sizeof(std::int64_t);
+  const auto text = static_cast<std::int64_t>(image_layout(config, layout).size());
+  const std::int64_t ring =
+      kInteger + (config.window + kRingSlack) * window_row_bytes(config.head_dim);
+  const std::int64_t pairs =
+      kInteger + kRecent * 2 * config.head_dim * static_cast<std::int64_t>(sizeof(float));
+  return kHeader + text + layout.block_bytes * (kBlockTokens + kTailReach) / kBlockTokens +
+         config.layers * ring + static_cast<std::int64_t>(config.kv_sources.size()) * pairs +
+         kInteger * (1 + 2 * kRecentTokens);
+}
+
+Result<void> write_sequence(const SequencePlace& from,
+                            const SequenceSpan& span,
+                            KvImageWriter& out) {
+  if (!prompt_finished(from, span.tokens)) {
     return fail(Code::kInvalid,
-                "export of a sequence at position " + std::to_string(tokens) +
+                "export of a sequence at position " + std::to_string(span.tokens) +
                     ": its prompt is not finished up to there");
   }
-  write_blocks(from, tokens, out);
+  write_blocks(from, span, out);
   for (const WindowRing& ring : from.state.rings) {
-    write_ring(from, ring, tokens, out);
+    write_ring(from, ring, span.tokens, out);
   }
   for (std::size_t s = 0; s < from.state.open.size(); ++s) {
-    if (leaves_open_pair(from.config, s, tokens)) {
-      write_pair(from.config, from.state.open[s], tokens - 1, out);
+    if (has_pairs(from.config, s)) {
+      write_pairs(from.config, from.state.open[s], span.tokens, out);
     }
   }
-  write_recent(from.state.recent, tokens, out);
+  write_recent(from.state.recent, span.tokens, out);
   return {};
 }
 
-Result<void> read_sequence(KvImageReader& in, const SequencePlace& to) {
-  TRY_VOID(read_blocks(in, to));
+Result<void> read_sequence(KvImageReader& in, const SequenceSpan& span, const SequencePlace& to) {
+  TRY_VOID(read_blocks(in, span, to));
   for (WindowRing& ring : to.state.rings) {
-    TRY_VOID(read_ring(in, to.config, ring));
+    TRY_VOID(read_ring(in, to.config, span.tokens, ring));
   }
   for (std::size_t s = 0; s < to.state.open.size(); ++s) {
-    if (leaves_open_pair(to.config, s, in.tokens())) {
-      TRY_VOID(read_pair(in, to.config, to.state.open[s]));
+    if (has_pairs(to.config, s)) {
+      TRY_VOID(read_pairs(in, to.config, span.tokens, to.state.open[s]));
     }
   }
-  TRY_VOID(read_recent(in, to.config, to.state.recent));
+  TRY_VOID(read_recent(in, to.config, span.tokens, to.state.recent));
   return in.end();
 }
 

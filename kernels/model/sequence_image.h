@@ -1,7 +1,8 @@
 // A sequence of the model in an image: the covered entries of its blocks, then its window rows, the
-// open pair and the last tokens.
+// raw rows of the last pairs and the last tokens, as many as the state holds.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -25,11 +26,17 @@ struct SequencePlace {
   std::span<const BlockId> blocks;
 };
 
-// Rows 0 .. tokens - 1. Kept rows do not travel: kInvalid while the prompt is unfinished.
-Result<void> write_sequence(const SequencePlace& from, Position tokens, KvImageWriter& out);
+// No tail is larger.
+std::int64_t tail_bytes(const ModelConfig& config, const KvLayout& layout);
 
-// Into a cleared state; after an error both state and blocks hold parts of the image. Reads
-// everything, and accepts no position or token that a later step could stumble over.
-Result<void> read_sequence(KvImageReader& in, const SequencePlace& to);
+// Kept rows do not travel: kInvalid while the prompt is unfinished.
+Result<void> write_sequence(const SequencePlace& from,
+                            const SequenceSpan& span,
+                            KvImageWriter& out);
+
+// Into a cleared state, which may end before the image does (0 < span.tokens <= in.tokens()); after
+// an error both state and blocks hold parts of the image. Reads everything, and accepts no position
+// or token that a later step could stumble over.
+Result<void> read_sequence(KvImageReader& in, const SequenceSpan& span, const SequencePlace& to);
 
 }  // namespace shoal::kernels

@@ -72,14 +72,14 @@ void RecentTokens::clear() {
 }
 
 void RecentTokens::put(Position position, TokenId token, bool dead) {
-  entries_[position % kRecent] = Entry{position, token, dead};
+  entries_[position % kRecentTokens] = Entry{position, token, dead};
 }
 
 bool RecentTokens::get(Position position, TokenId& token, bool& dead) const {
   if (position < 0) {
     return false;
   }
-  const Entry& entry = entries_[position % kRecent];
+  const Entry& entry = entries_[position % kRecentTokens];
   token = entry.token;
   dead = entry.dead;
   return entry.position == position;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/formats.h"
 #include "kernels/model/config.h"
 #include "schemas/ids.h"
@@ -16,8 +17,10 @@ namespace shoal::kernels {
 // Rows beyond the window: a verify step writes up to 6 rows before it is known how many stay (134 =
 // 128 + 6).
 inline constexpr std::int64_t kRingSlack = 6;
-// Raw (kv, score) rows and token ids kept for roll-back of a verify step.
+// Raw (kv, score) rows kept for roll-back of a verify step, and for a start before a tail's end.
 inline constexpr std::int64_t kRecent = 8;
+// Token ids: the oldest row that may run again has its n-gram's tokens before it.
+inline constexpr std::int64_t kRecentTokens = kRecent - 1 + kHistoryTokens;
 
 // Cached window rows of one layer; every slot is tagged with its position, and a read checks the
 // tag.
@@ -72,7 +75,7 @@ class RecentTokens {
     bool dead = false;
   };
 
-  Entry entries_[kRecent];
+  Entry entries_[kRecentTokens];
 };
 
 struct SequenceState {

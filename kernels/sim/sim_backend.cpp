@@ -123,6 +123,9 @@ ModelShape sim_shape(const SimModel& model) {
   shape.layers = kEncoderLayers + kDecoderLayers;
   shape.encoder_layers = kEncoderLayers;
   shape.block_bytes = KvLayout(arena_geometry()).block_bytes;
+  constexpr std::int64_t kHeader = 1024;
+  shape.tail_bytes = kHeader + (kBlockTokens + kTailReach) * static_cast<std::int64_t>(kRowBytes) +
+                     model.image_padding;
   shape.bos = model.bos;
   shape.eos = model.eos;
   shape.numeric_id = "sim";
@@ -148,16 +151,35 @@ void SimBackend::reset_sequence(SequenceId id) {
 Result<std::vector<std::byte>> SimBackend::export_sequence(SequenceId id,
                                                            std::span<const BlockId> blocks,
                                                            Position tokens) {
+  return write_image(id, blocks, {tokens, 0});
+}
+
+Result<std::vector<std::byte>> SimBackend::export_tail(SequenceId id,
+                                                       std::span<const BlockId> blocks,
+                                                       Position tokens) {
+  return write_image(id, blocks, tail_span(tokens));
+}
+
+Result<std::vector<std::byte>> SimBackend::write_image(SequenceId id,
+                                                       std::span<const BlockId> blocks,
+                                                       const SequenceSpan& span) {
   const Sequence& sequence = sequences_.at(id.value);
-  if (tokens < 1 || tokens > sequence.tokens() || sequence.decoder.end != sequence.tokens()) {
+  if (span.tokens < 1 || span.tokens > sequence.tokens() ||
+      sequence.decoder.end != sequence.tokens()) {
     return fail(Code::kInvalid,
                 "export of sequence " + std::to_string(id.value) + " at position " +
-                    std::to_string(tokens) + ": its prompt is not finished up to there");
+                    std::to_string(span.tokens) + ": its prompt is not finished up to there");
   }
-  TRY_VOID(check_block_table(arena_, blocks, tokens));
-  KvImageWriter out(fit_, tokens);
-  for (Position p = 0; p < tokens; ++p) {
-    out.bytes({row(blocks, p), kRowBytes});
+  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
+  const Position held = sequence.tokens() - model_.window - kTailReach + 1;
+  KvImageWriter out(fit_, span.tokens);
+  out.integer(sequence.encoder.begin);
+  out.integer(sequence.decoder.begin);
+  out.integer(std::max(sequence.held, held));
+  out.integer(span.first_kv);
+  for (Position p = span.first_kv - 1; p < span.tokens; ++p) {
+    const std::uint64_t hash = read(blocks, p);
+    out.bytes(std::as_bytes(std::span(&hash, 1)));
   }
   out.bytes(std::vector<std::byte>(static_cast<std::size_t>(model_.image_padding)));
   return std::move(out).finish();
@@ -166,22 +188,74 @@ Result<std::vector<std::byte>> SimBackend::export_sequence(SequenceId id,
 Result<void> SimBackend::import_sequence(SequenceId id,
                                          std::span<const BlockId> blocks,
                                          std::span<const std::byte> image) {
+  return read_image(id, blocks, image, std::nullopt);
+}
+
+Result<void> SimBackend::import_tail(const RowRun& run, std::span<const std::byte> image) {
+  const Position loaded = run.first / kBlockTokens * kBlockTokens;
+  TRY_VOID(read_image(run.sequence, run.blocks, image, SequenceSpan{run.first, loaded}));
+  Sequence& sequence = sequences_.at(run.sequence.value);
+  if (run.decoder_floor >= run.first) {
+    sequence.decoder = {};
+  }
+  if (auto windows = check_windows(run, sequence); !windows) {
+    reset_sequence(run.sequence);
+    return corrupt_image(windows.error().message);
+  }
+  return {};
+}
+
+// All of it, or the part.
+Result<void> SimBackend::read_image(SequenceId id,
+                                    std::span<const BlockId> blocks,
+                                    std::span<const std::byte> image,
+                                    std::optional<SequenceSpan> part) {
   reset_sequence(id);
   TRY(KvImageReader in, KvImageReader::open(image, fit_));
-  if (in.tokens() < 1 || in.tokens() > shape_.max_positions) {
-    return corrupt_image(std::to_string(in.tokens()) + " tokens");
+  const SequenceSpan span = part.value_or(SequenceSpan{in.tokens(), 0});
+  if (in.tokens() > shape_.max_positions || span.tokens < 1 || span.tokens > in.tokens()) {
+    return corrupt_image("of " + std::to_string(in.tokens()) + " tokens, " +
+                         std::to_string(span.tokens) + " are wanted");
   }
-  TRY_VOID(check_block_table(arena_, blocks, in.tokens()));
-  TRY(const auto rows, in.bytes(in.tokens() * static_cast<Position>(kRowBytes)));
+  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
+  Sequence& sequence = sequences_.at(id.value);
+  auto rows = read_rows(in, span, blocks, sequence);
+  if (!rows) {
+    reset_sequence(id);
+  }
+  return rows;
+}
+
+Result<void> SimBackend::read_rows(KvImageReader& in,
+                                   const SequenceSpan& span,
+                                   std::span<const BlockId> blocks,
+                                   Sequence& sequence) {
+  TRY(const Position encoder, in.integer());
+  TRY(const Position decoder, in.integer());
+  TRY(sequence.held, in.integer());
+  sequence.encoder = {encoder, span.tokens};
+  sequence.decoder = {decoder, span.tokens};
+  TRY(const Position first, in.integer());
+  if (first < 0 || first > span.first_kv || first % kBlockTokens != 0) {
+    return corrupt_image("rows from position " + std::to_string(first) + " on, " +
+                         std::to_string(span.first_kv) + " is wanted");
+  }
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(in.tokens() - first + 1));
+  const std::span<std::byte> room = std::as_writable_bytes(std::span(hashes));
+  TRY(const auto rows, in.bytes(static_cast<std::int64_t>(room.size())));
+  std::copy(rows.begin(), rows.end(), room.begin());
   TRY_VOID(in.bytes(model_.image_padding));
   TRY_VOID(in.end());
-  Sequence& sequence = sequences_.at(id.value);
-  sequence.encoder = sequence.decoder = {0, in.tokens()};
-  std::vector<std::uint64_t>& hashes = sequence.hashes;
-  hashes.resize(static_cast<std::size_t>(in.tokens()));
-  std::memcpy(hashes.data(), rows.data(), rows.size());
-  for (Position p = 0; p < in.tokens(); ++p) {
-    std::memcpy(row(blocks, p), &hashes[static_cast<std::size_t>(p)], kRowBytes);
+  const auto hash = [&](Position p) { return hashes[static_cast<std::size_t>(p - first + 1)]; };
+  if (span.first_kv > 0 && hash(span.first_kv - 1) != read(blocks, span.first_kv - 1)) {
+    return corrupt_image("its rows do not follow those of the loaded blocks");
+  }
+  for (Position p = 0; p < span.tokens; ++p) {
+    if (p >= span.first_kv) {
+      const std::uint64_t value = hash(p);
+      std::memcpy(row(blocks, p), &value, kRowBytes);
+    }
+    sequence.hashes.push_back(read(blocks, p));
   }
   return {};
 }
@@ -258,14 +332,17 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
 
 // As a real device: rows that it would read must be in the windows.
 Result<void> SimBackend::check_windows(const RowRun& run, const Sequence& sequence) const {
-  const auto holds = [&run, this](const Rows& rows, Position floor) {
-    const Position low = std::max({floor, run.first - model_.window + 1, Position{0}});
-    return low >= run.first || (rows.begin <= low && rows.end == run.first);
+  const auto holds = [&sequence, this](const Rows& rows, Position floor, Position first) {
+    const Position low = std::max({floor, first - model_.window + 1, Position{0}});
+    return low >= first || (std::max(rows.begin, sequence.held) <= low && rows.end == first);
   };
-  if (!holds(sequence.encoder, run.encoder_floor)) {
+  if (!holds(sequence.encoder, run.encoder_floor, run.first)) {
     return tl::unexpected(broken(run, "the encoder half lacks window rows"));
   }
-  if (run.stack == Stack::kAll && !holds(sequence.decoder, run.decoder_floor)) {
+  const Position decodes = run.stack == Stack::kAll ? run.first
+                           : sequence.kept.empty()  ? std::max(run.first, run.decoder_floor)
+                                                    : sequence.kept.begin;
+  if (!holds(sequence.decoder, run.decoder_floor, decodes)) {
     return tl::unexpected(broken(run, "the decoder half lacks window rows"));
   }
   return {};
@@ -322,8 +399,9 @@ void SimBackend::write(const RowRun& run, Sequence& sequence) {
   if (const Position kept = std::max(run.first, run.decoder_floor); kept < end) {
     sequence.kept.add(kept, end - kept);
   }
-  if (run.finishes_prompt) {
-    sequence.decoder = sequence.kept;
+  if (run.finishes_prompt && !sequence.kept.empty()) {
+    sequence.decoder.add(sequence.kept.begin, sequence.kept.end - sequence.kept.begin);
+    sequence.kept = {};
   }
 }
 

@@ -6,12 +6,14 @@
 // chained to, and tokens drawn from, the hash that is read back from the row before; a step that
 // finds another hash than it wrote below its first row is refused with kCorrupt. Behind loaded
 // blocks it takes their rows for its own, as a model would: a foreign one changes all that follows.
+// A tail is refused when its rows do not follow the loaded ones, which a model would not notice.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -88,6 +90,10 @@ class SimBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+  Result<std::vector<std::byte>> export_tail(SequenceId id,
+                                             std::span<const BlockId> blocks,
+                                             Position tokens) override;
+  Result<void> import_tail(const RowRun& run, std::span<const std::byte> image) override;
 
   void read_block(BlockId id, std::span<std::byte> out) override { arena_.read(id, out); }
 
@@ -106,6 +112,8 @@ class SimBackend final : public Backend {
     Position begin = 0;
     Position end = 0;
 
+    bool empty() const { return begin == end; }
+
     void add(Position first, Position count) {
       begin = first == end ? begin : first;
       end = first + count;
@@ -116,8 +124,9 @@ class SimBackend final : public Backend {
 
   struct Sequence {
     std::vector<std::uint64_t> hashes;  // after each token: what its rows must hold
-    Rows encoder{};                     // that the windows of each half hold
+    Rows encoder{};                     // that each half ran; its windows hold the last of them
     Rows decoder{};
+    Position held = 0;           // an import brought no window rows below
     Rows kept{};                 // for the decoder half, until the prompt is finished
     Position written = kNoRows;  // the first row whose KV was computed here
 
@@ -131,6 +140,17 @@ class SimBackend final : public Backend {
     TokenId token = -1;
   };
 
+  Result<std::vector<std::byte>> write_image(SequenceId id,
+                                             std::span<const BlockId> blocks,
+                                             const SequenceSpan& span);
+  Result<void> read_image(SequenceId id,
+                          std::span<const BlockId> blocks,
+                          std::span<const std::byte> image,
+                          std::optional<SequenceSpan> part);
+  Result<void> read_rows(KvImageReader& in,
+                         const SequenceSpan& span,
+                         std::span<const BlockId> blocks,
+                         Sequence& sequence);
   Result<void> check(const RowRun& run, const Sequence& sequence) const;
   Result<void> check_rows(const RowRun& run, const Sequence& sequence) const;
   Result<void> check_windows(const RowRun& run, const Sequence& sequence) const;

@@ -45,6 +45,15 @@ Result<void> TimedBackend::import_sequence(SequenceId id,
   return done;
 }
 
+Result<std::vector<std::byte>> TimedBackend::export_tail(SequenceId id,
+                                                         std::span<const BlockId> blocks,
+                                                         Position tokens) {
+  const Instant due = due_after(cost_.copy);
+  auto image = backend_.export_tail(id, blocks, tokens);
+  wait_until(due);
+  return image;
+}
+
 Result<std::unique_ptr<Step>> TimedBackend::begin(StepPlan plan) {
   const Instant due = due_after(step_time(cost_, plan));
   TRY(auto step, backend_.begin(std::move(plan)));

@@ -42,6 +42,14 @@ class TimedBackend final : public Backend {
   Result<void> import_sequence(SequenceId id,
                                std::span<const BlockId> blocks,
                                std::span<const std::byte> image) override;
+  Result<std::vector<std::byte>> export_tail(SequenceId id,
+                                             std::span<const BlockId> blocks,
+                                             Position tokens) override;
+
+  // Part of a step, as blocks that are loaded.
+  Result<void> import_tail(const RowRun& run, std::span<const std::byte> image) override {
+    return backend_.import_tail(run, image);
+  }
 
   void read_block(BlockId id, std::span<std::byte> out) override { backend_.read_block(id, out); }
 

@@ -32,6 +32,7 @@ TEST_CASE("every device tells its shape before it is opened, and needs no weight
     CHECK(told->block_bytes == is.block_bytes);
     CHECK(told->block_bytes == device.backend().arena().layout().block_bytes);
     CHECK(told->sequence_bytes == is.sequence_bytes);
+    CHECK(told->tail_bytes == is.tail_bytes);
     CHECK(told->bos == is.bos);
     CHECK(told->eos == is.eos);
     CHECK(told->numeric_id.empty());

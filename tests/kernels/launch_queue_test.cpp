@@ -171,6 +171,41 @@ TEST_CASE("copies run in order with the steps of their queue") {
                                                        "shifted refused"});
 }
 
+TEST_CASE("a step's sequences go on from tails, and a tail that is refused ends the step") {
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  Record record;
+  LaunchQueue queue(backend, clock_now);
+  auto bytes = std::make_shared<std::vector<std::byte>>(3);  // an offset of 3
+  queue.launch(one_row(Queue::kDecode, 0, 0, record, "row 0"));
+  queue.copy_out({.queue = Queue::kDecode,
+                  .sequence = SequenceId{0},
+                  .blocks = {BlockId{0}},
+                  .tokens = 1,
+                  .done =
+                      [&](Result<std::vector<std::byte>> tail) {
+                        bytes->insert(bytes->end(), tail->begin(), tail->end());
+                        record.add("tail");
+                      },
+                  .tail = true});
+  const auto behind = [&](std::uint32_t sequence, std::size_t offset, const std::string& name) {
+    Launch launch = one_row(Queue::kDecode, sequence, 1, record, name);
+    launch.tails = {{SequenceId{1}, bytes, offset}};
+    queue.launch(std::move(launch));
+  };
+  behind(1, 3, "behind it");
+  queue.launch(one_row(Queue::kDecode, 1, 2, record, "and on"));
+  behind(1, 2, "shifted");
+  queue.launch(one_row(Queue::kDecode, 1, 1, record, "nothing left"));
+  behind(2, 3, "no run of it");
+  CHECK(record.wait_for(7) == std::vector<std::string>{"row 0",
+                                                       "tail",
+                                                       "behind it",
+                                                       "and on",
+                                                       "shifted refused",
+                                                       "nothing left refused",
+                                                       "no run of it refused"});
+}
+
 TEST_CASE("a copy waits behind a parked step of its queue, not behind the other queue's") {
   SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
   Record record;

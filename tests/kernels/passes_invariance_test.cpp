@@ -259,6 +259,14 @@ TEST_CASE("a plan that cannot be right is refused with the reason") {
   run = good;
   run.tokens.clear();
   refused(run, "needs either tokens");
+  run = good;
+  run.stack = Stack::kEncoder;
+  run.finishes_prompt = true;
+  run.decoder_floor = 2;
+  runner.execute({run});
+  run.first = 3;
+  run.decoder_floor = 1;
+  refused(run, "layer 6 lacks window rows of positions 1..2");
   auto twice =
       runner.backend().begin(StepPlan{StepId{1}, EpochId{1}, Queue::kPrefill, {good, good}});
   CHECK_FALSE(twice.has_value());

@@ -137,6 +137,73 @@ TEST_CASE("rejected drafts do not travel") {
   }
 }
 
+namespace {
+
+// Goes on from the tail at `position` with other tokens, and is compared with a run from the start.
+void check_tail(ModelRunner& runner,
+                const RunningSequence& session,
+                const Image& tail,
+                Position position) {
+  CAPTURE(position);
+  const std::vector<TokenId> suffix = random_tokens(28, 20, 3, 500);
+  RunningSequence cold = runner.open(kRoom);
+  runner.full(cold, prefix(session.tokens, position));
+  RunningSequence warm = open_used(runner);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(runner.backend().shape().block_bytes));
+  for (std::size_t b = 0; b < static_cast<std::size_t>(position / kBlockTokens); ++b) {
+    runner.backend().read_block(session.blocks[b], bytes);
+    runner.backend().write_block(warm.blocks[b], bytes);
+  }
+  warm.tokens = cold.tokens;
+  const auto done = runner.backend().import_tail(runner.full_run(warm, suffix), tail);
+  REQUIRE_MESSAGE(done.has_value(), done.error().message);
+  CHECK(runner.full(warm, suffix) == runner.full(cold, suffix));
+  close(runner, cold);
+  close(runner, warm);
+}
+
+Image export_tail(ModelRunner& runner, const RunningSequence& session) {
+  auto tail = runner.backend().export_tail(session.id, session.blocks, session.length());
+  REQUIRE_MESSAGE(tail.has_value(), tail.error().message);
+  CHECK(static_cast<std::int64_t>(tail->size()) <= runner.backend().shape().tail_bytes);
+  return *std::move(tail);
+}
+
+}  // namespace
+
+TEST_CASE("a tail of the random model serves its end and seven positions before, at every length") {
+  ModelRunner runner(kTiny);
+  for (const std::int64_t length : {8, 15, 16, 17, 22, 23, 24, 40, 128, 131, 134, 135}) {
+    CAPTURE(length);
+    RunningSequence session = prefilled(runner, random_tokens(29, length, 3, 500), Prefill::kFull);
+    const Image tail = export_tail(runner, session);
+    for (Position position = std::max<Position>(1, length - kTailReach); position <= length;
+         ++position) {
+      check_tail(runner, session, tail, position);
+    }
+    close(runner, session);
+  }
+}
+
+TEST_CASE("behind rejected drafts a tail serves what the rings still hold") {
+  ModelRunner runner(kTiny);
+  RunningSequence session = prefilled(runner, random_tokens(30, 40, 3, 500), Prefill::kFull);
+  runner.full(session, {11, 12, 13, 14, 15, 16});
+  runner.truncate(session, 42);
+  const Image tail = export_tail(runner, session);
+  for (const Position position : {39, 40, 41, 42}) {
+    check_tail(runner, session, tail, position);
+  }
+  RunningSequence slot = runner.open(kRoom);
+  slot.tokens = prefix(session.tokens, 38);
+  const auto done = runner.backend().import_tail(runner.full_run(slot, {7}), tail);
+  REQUIRE_FALSE(done.has_value());
+  CHECK(done.error().code == Code::kCorrupt);
+  CHECK_MESSAGE(done.error().message.find("layer 0 lacks window rows of positions 23..37") !=
+                    std::string::npos,
+                done.error().message);
+}
+
 TEST_CASE("only a finished sequence is exported") {
   ModelRunner runner(kTiny);
   RunningSequence sequence = runner.open(kRoom);
@@ -178,6 +245,10 @@ TEST_CASE("an image that does not fit is refused with what differs") {
   };
   ModelRunner guppy(kGuppy);
   refused(guppy, image, "layout is '");
+  RunningSequence other = guppy.open(kRoom);
+  other.tokens = random_tokens(25, 130, 3, 500);
+  const auto tail = guppy.backend().import_tail(guppy.full_run(other, {5}), image);
+  CHECK(tail.error().message.find("layout is '") != std::string::npos);
   ModelRunner exact(kTiny, 1, SumPrecision::kDouble);
   refused(exact, image, "numeric id is 'cpu.1', this device's is 'cpu.1.double'");
   refused(tiny, std::span(image).first(image.size() - 1), "bytes arrived of");
@@ -272,6 +343,31 @@ TEST_CASE("damage is always seen, and a sealed image of garbage harms nobody") {
     } else {
       RowRun fresh = runner.full_run(slot, {5}, WantLogits::kNone);
       runner.execute({fresh});
+    }
+  }
+  CHECK(accepted > 100);
+}
+
+TEST_CASE("a sealed tail of garbage harms nobody") {
+  const std::uint64_t seed = 27;
+  MESSAGE("seed ", seed);
+  std::mt19937_64 random(seed);
+  ModelRunner runner(kTiny);
+  RunningSequence session = prefilled(runner, random_tokens(31, 131, 3, 500), Prefill::kFull);
+  const Image tail = export_tail(runner, session);
+  RunningSequence slot = runner.open(kRoom);
+  slot.tokens = session.tokens;
+  int accepted = 0;
+  for (int i = 0; i < 600; ++i) {
+    Image bytes = broken(tail, random);
+    if (bytes.size() < 32) {
+      continue;
+    }
+    seal_kv_image(bytes);
+    slot.tokens.resize(124 + random() % 8);
+    if (runner.backend().import_tail(runner.full_run(slot, {5}), bytes)) {
+      ++accepted;
+      decode_two(runner, slot, slot.length());
     }
   }
   CHECK(accepted > 100);

@@ -149,9 +149,89 @@ TEST_CASE("the sim device refuses damaged images and lives with sealed garbage")
       seal_kv_image(bytes);
       const bool taken =
           backend.import_sequence(there().sequence, there().blocks, bytes).has_value();
-      CHECK(try_rows(backend, there(), 20, {7}).has_value() == taken);
+      CHECK((taken || !try_rows(backend, there(), 20, {7})));
     }
   }
+}
+
+namespace {
+
+// Behind the blocks of `from` that are whole below the first row, and the tail.
+Result<StepResult> behind_tail(SimBackend& backend,
+                               const Place& from,
+                               const std::vector<std::byte>& tail,
+                               Position first) {
+  RowRun run;
+  run.sequence = there().sequence;
+  run.first = first;
+  run.tokens = {11};
+  run.blocks = there().blocks;
+  std::vector<std::byte> block(static_cast<std::size_t>(backend.shape().block_bytes));
+  for (std::size_t b = 0; b < static_cast<std::size_t>(first / kBlockTokens); ++b) {
+    backend.read_block(from.blocks[b], block);
+    backend.write_block(run.blocks[b], block);
+  }
+  TRY_VOID(backend.import_tail(run, tail));
+  return try_rows(backend, there(), first, run.tokens);
+}
+
+}  // namespace
+
+TEST_CASE("the sim device goes on from a tail, and shows that of another session") {
+  const SimModel model{.image_padding = 1000};
+  for (const Position length : {20, 130, 256, 261}) {
+    CAPTURE(length);
+    SimBackend backend(model, {.blocks = 16, .sequences = 8});
+    const Place other{SequenceId{1}, {BlockId{9}, BlockId{10}, BlockId{11}}};
+    std::vector<TokenId> tokens(static_cast<std::size_t>(length), 9);
+    rows(backend, here(), 0, tokens);
+    tokens[3] = 8;
+    rows(backend, other, 0, tokens);
+    const auto tail = backend.export_tail(here().sequence, here().blocks, length);
+    REQUIRE(tail.has_value());
+    for (Position first = length - 7; first <= length; ++first) {
+      CAPTURE(first);
+      std::vector<TokenId> all(static_cast<std::size_t>(first), 9);
+      all.push_back(11);
+      const auto own = behind_tail(backend, here(), *tail, first);
+      REQUIRE(own.has_value());
+      const TokenId truth = sim_token(model, {}, 0, 0, SimHistory(all));
+      CHECK(own->runs[0].token == truth);
+      all[3] = 8;
+      const auto foreign = behind_tail(backend, other, *tail, first);
+      if (first < kBlockTokens) {  // no block is there to compare with
+        CHECK(foreign->runs[0].token != sim_token(model, {}, 0, 0, SimHistory(all)));
+      } else {
+        REQUIRE_FALSE(foreign.has_value());
+        CHECK(foreign.error().code == Code::kCorrupt);
+      }
+    }
+  }
+}
+
+TEST_CASE("the sim device misses window rows as a model would") {
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  RowRun run;
+  run.tokens = std::vector<TokenId>(200, 9);
+  run.blocks = here().blocks;
+  run.stack = Stack::kEncoder;
+  run.finishes_prompt = true;
+  run.decoder_floor = 72;
+  StepPlan plan;
+  plan.runs = {run};
+  REQUIRE(backend.begin(plan).has_value());
+  plan.runs[0].first = 200;
+  plan.runs[0].tokens = {7};
+  plan.runs[0].stack = Stack::kAll;
+  plan.runs[0].decoder_floor = 71;
+  CHECK(backend.begin(plan).has_value());  // position 73 is the first that it sees
+  plan.runs[0].decoder_floor = 72;
+  const auto tail = backend.export_tail(SequenceId{0}, run.blocks, 198);
+  REQUIRE(tail.has_value());
+  plan.runs[0].first = 198;
+  CHECK(backend.import_tail(plan.runs[0], *tail).has_value());
+  plan.runs[0].decoder_floor = 71;
+  CHECK(backend.import_tail(plan.runs[0], *tail).error().code == Code::kCorrupt);
 }
 
 TEST_CASE("the rule for a token does not change") {

@@ -124,6 +124,19 @@ TEST_CASE("a copy out and a copy in take their time") {
   CHECK(timed.time.passed() == before + milliseconds(2));
 }
 
+TEST_CASE("a tail takes the time of a copy on its way out, and is part of a step on its way in") {
+  Timed timed;
+  auto step = timed.backend.begin(plan_of({rows(0, 0, 3)}));
+  REQUIRE(step.has_value());
+  timed.backend.advance(**step);
+  const Nanos before = timed.time.passed();
+  const auto tail = timed.backend.export_tail(SequenceId{0}, std::vector{BlockId{0}}, 3);
+  REQUIRE(tail.has_value());
+  CHECK(timed.time.passed() == before + milliseconds(1));
+  REQUIRE(timed.backend.import_tail(rows(2, 3, 1), *tail));
+  CHECK(timed.time.passed() == before + milliseconds(1));
+}
+
 TEST_CASE("without a clock steps and copies are not waited for") {
   SimBackend sim({}, {.blocks = 8, .sequences = 8});
   TimedBackend backend(sim, kCost, {});
