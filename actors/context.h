@@ -21,6 +21,7 @@
 #include "actors/policy/kv_quota.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
+#include "actors/tail_keeper.h"
 #include "actors/timeline.h"
 #include "actors/topology.h"
 #include "kernels/backend.h"
@@ -53,6 +54,7 @@ struct NodeOptions {
   Nanos kv_load{0};   // longest wait for blocks of the store
   Nanos kv_hedge{0};  // after so long they are read a second time
   KvQuotaLimits kv_quota{};
+  TailLimits tails{};
 };
 
 struct LinkLimits {

@@ -9,6 +9,7 @@
 
 #include "actors/kv_image.h"
 #include "actors/step_results.h"
+#include "actors/tail_copy.h"
 
 namespace shoal {
 namespace {
@@ -49,10 +50,7 @@ struct DecodeWorker {
   void fetched(const KvFetched& message);
   void imported(const KvImported& message);
 
-  void release(const ReleaseAttempt& message) {
-    sequences.erase(message.key);
-    arriving.erase(message.key);
-  }
+  void release(const ReleaseAttempt& message);
 
   void step(const DecodeStep& message);
   void computed(const DecodeComputed& message);
@@ -162,6 +160,14 @@ void DecodeWorker::lose_arriving(const AttemptKey& key, const Error& error) {
 
 void DecodeWorker::lose(const Placement& placement, const Error& error) const {
   notify(seat.router_of(placement), AttemptLost{placement.key(), error, {}});
+}
+
+// A stream that saw its stop string, or a client that left: the next turn may go on from here.
+void DecodeWorker::release(const ReleaseAttempt& message) {
+  arriving.erase(message.key);
+  if (const auto sequence = sequences.extract(message.key); sequence && !message.failed) {
+    keep_tail(seat, rank, sequence.mapped(), kernels::Queue::kDecode);
+  }
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
@@ -281,6 +287,7 @@ bool DecodeWorker::advance(Handover& sequence,
   const Finish finish = run.finish;
   batches.add(*placement.submission, std::move(run));
   if (finish != Finish::kNone) {
+    keep_tail(seat, rank, sequence, kernels::Queue::kDecode);
     done.emplace_back(sequence.placement, AnswerDone{placement.key(), finish, sequence.answered});
   }
   return finish == Finish::kNone;

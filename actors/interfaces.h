@@ -22,6 +22,7 @@
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/policy/prefill_schedule.h"
+#include "actors/policy/session_tails.h"
 #include "actors/timeline.h"
 #include "kernels/launch_queue.h"
 #include "schemas/basis.h"
@@ -63,8 +64,13 @@ struct Placement {
   AnswerRules rules;
   int length_class = 0;
   Nanos work{0};
-  std::int64_t blocks = 0;  // worst case
-  KvNamesPtr kv;            // null: none of its blocks is stored or loaded
+  std::int64_t blocks = 0;          // worst case
+  KvNamesPtr kv;                    // null: none of its blocks is stored or loaded
+  std::uint64_t lineage = 0;        // of the blocks that are loaded
+  std::optional<TailPlace> tail{};  // that it goes on from
+  Position cached = 0;              // prompt tokens that are not computed
+
+  bool loads() const { return span.reuse.hit > 0 || tail; }
 
   AttemptKey key() const { return {submission->request, submission->attempt}; }
 };
@@ -147,12 +153,17 @@ struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 
 // The KV store: between the parts of a node and its kv client. All local.
 struct LookUpKv { SubmissionPtr submission; };                          // router
-struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; std::uint64_t lineage = 0; };
+struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; Basis basis; std::uint64_t lineage = 0; std::optional<TailPlace> tail{}; };
 struct LoadKv { PlacementPtr placement; };                              // prefill group
 struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
-struct KvLoaded { AttemptKey key; Result<std::vector<kernels::BlockBytes>> blocks; };
+struct KvBytes { std::vector<kernels::BlockBytes> blocks; kernels::BlockBytes tail; };
+struct KvLoaded { AttemptKey key; Result<KvBytes> bytes; };
 struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
 struct KvRead { AttemptKey key; std::vector<transport::Loaded> blocks; };  // the store
+struct StoreTail { SessionTail tail; kernels::BlockBytes bytes; };      // workers
+struct TailRead { AttemptKey key; Result<kernels::BlockBytes> bytes; };   // the transport
+// wire: kv client to the routers of all nodes, and from them to theirs
+struct TailKept { SessionTail tail; TailPlace place; Nanos life{0}; };
 struct KvHedge { AttemptKey key; };                                        // itself, later: is that load still waiting?
 
 // Prefill.
@@ -161,7 +172,7 @@ struct KvReleased {};                             // local: a lease to the group
 // wire: group to balancers, after every change; `received` counts placements of the receiver's router,
 // `blocks` is the whole KV memory of a rank
 struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; };
-struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; std::vector<kernels::BlockBytes> loads{}; };
+struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; KvBytes loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
 // local: launch thread to worker, the KV of a sequence that goes to another process
@@ -214,6 +225,7 @@ using RouterActor = Interface<void(Rewire),
                               void(StopStream),
                               void(CloseRequest),
                               void(KvFound),
+                              void(TailKept),
                               void(PrefillPlaced),
                               void(PrefillStarted),
                               void(PrefillDone),
@@ -280,6 +292,10 @@ using KvClientActor = Interface<void(Rewire),
                                 void(LoadKv),    // answered by KvLoaded
                                 void(KvLoadFailed),
                                 void(KvRead),
+                                void(TailRead),
+                                void(StoreTail),
+                                void(TailKept),
+                                void(Tick),  // what was kept long enough goes
                                 void(KvHedge),
                                 void(StoreKv)>;
 
@@ -407,6 +423,9 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvHedge)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreTail)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailRead)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailKept)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlacePrefill)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillLoad)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvReleased)

@@ -19,6 +19,7 @@ constexpr Nanos kAwayPause = std::chrono::seconds(5);
 // Likewise for hits that could not be loaded. By then the blocks are stored anew and seen here.
 constexpr Nanos kSuspectPause = std::chrono::seconds(10);
 constexpr std::size_t kSuspects = 1024;
+constexpr std::size_t kMostTails = 65'536;
 
 struct KvClient {
   static inline const char* name = "kv_client";
@@ -26,9 +27,14 @@ struct KvClient {
   // Blocks on their way to the prefill group.
   struct Reading {
     std::vector<KvWanted> wanted;
-    std::uint32_t turn = 0;  // blocks that the request writes behind them
+    std::uint64_t lineage = 0;  // as they were found
+    std::uint32_t turn = 0;     // blocks that the request writes behind them
     Instant due;
-    int awaited = 0;  // answers of the store
+    int awaited = 0;          // answers of the store
+    bool are_others = false;  // than those that were found
+    std::optional<std::vector<kernels::BlockBytes>> blocks;
+    std::optional<TailPlace> wants_tail;
+    kernels::BlockBytes tail;
   };
 
   PartSeat seat;
@@ -40,6 +46,8 @@ struct KvClient {
   Instant away_until{};
   std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
   KvQuota quota{KvQuotaLimits{}};
+  TailKeeper kept{TailLimits{}};         // made here
+  TailDirectory tails{kMostTails};       // of all nodes, where there is a router
   std::map<BlockKey, Instant> suspects;  // last blocks of hits, until when
 
   void start(ContextPtr node, std::uint32_t part);
@@ -50,15 +58,29 @@ struct KvClient {
   void hedge(const KvHedge& message);
   void read(KvRead& message);
   void save(const StoreKv& message);
+  void rewire(const Rewire& message);
+  void tick();
+  void store_tail(const StoreTail& message);
+  void tail_kept(const TailKept& message);
+  void tail_read(const TailRead& message);
 
   static bool is_away(Code code);
   BlockKey root_of(const std::string& tenant) const;
   bool may_reuse(const Submission& submission) const;
   void find_hit(const Submission& submission, const KvNames& names, KvFound& found) const;
+  static bool is_of_session(const TailHit& tail,
+                            std::span<const BlockKey> keys,
+                            std::span<const transport::BlockInfo> infos);
+  bool find_tail(const Submission& submission, const KvNames& names, KvFound& found) const;
   std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
-  void count_hit(std::span<const transport::BlockInfo> blocks) const;
+  void count_hit(std::span<const transport::BlockInfo> blocks, KvTier tier) const;
   bool is_stored(const KvBlock& block) const;
-  void fail_load(const AttemptKey& key, std::span<const KvWanted> wanted, const Error& error);
+  bool are_others(const Reading& reading) const;
+  void ask_for_tail(const AttemptKey& key, Reading& reading);
+  void finish(std::map<AttemptKey, Reading>::iterator reading);
+  void fail(std::map<AttemptKey, Reading>::iterator reading, const Error& error);
+  void look_into(std::span<const KvWanted> wanted, const Error& error);
+  void show_kept() const;
   std::string trouble() const;
   void forget_from(std::span<const KvWanted> wanted) const;
 };
@@ -70,6 +92,7 @@ void KvClient::start(ContextPtr node, std::uint32_t part) {
   numeric = text_digest(seat.node->shape.numeric_id);
   reach = reach_of(seat.node->shape);
   quota = KvQuota(seat.node->options.kv_quota);
+  kept = TailKeeper(seat.node->options.tails);
 }
 
 BlockKey KvClient::root_of(const std::string& tenant) const {
@@ -104,11 +127,11 @@ void KvClient::look_up(const LookUpKv& message) {
   KvFound found = find_nothing(submission, reach);
   std::erase_if(suspects,
                 [now = seat.node->now()](const auto& suspect) { return suspect.second <= now; });
-  if (may_reuse(submission)) {
+  if (may_reuse(submission) && !find_tail(submission, *names, found)) {
     find_hit(submission, *names, found);
   }
   found.names = names;
-  seat.node->metrics.kv_misses += found.reuse.hit > 0 ? 0 : 1;
+  seat.node->metrics.kv_misses += found.reuse.hit > 0 || found.tail ? 0 : 1;
   ++seat.progress;
   notify(seat.wiring->here().router, std::move(found));
 }
@@ -133,19 +156,62 @@ void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFo
   if (blocks > 0 && !suspects.contains(names.keys[blocks - 1])) {
     found.reuse = reuse;
     found.lineage = lineage(reuse.hit);
-    count_hit(std::span(infos).first(blocks));
+    found.basis = basis_behind(ask, reuse, found.lineage, reach);
+    count_hit(std::span(infos).first(blocks), KvTier::kStore);
   }
 }
 
+// Of a session that looked back less far than others: what it took, and then what it computed.
+bool KvClient::is_of_session(const TailHit& tail,
+                             std::span<const BlockKey> keys,
+                             std::span<const transport::BlockInfo> infos) {
+  const auto below = static_cast<std::size_t>(tail.basis.hit / kBlockTokens);
+  const auto own = infos.subspan(below);
+  return lineage_of(keys.first(below), infos.first(below)) == tail.basis.lineage &&
+         std::all_of(own.begin(), own.end(), [](const transport::BlockInfo& info) {
+           return info.provenance == Provenance::kBounded;
+         });
+}
+
+// Its numbers are those of the session before, so its blocks must be too: any run would have
+// computed them, or that session did.
+bool KvClient::find_tail(const Submission& submission, const KvNames& names, KvFound& found) const {
+  const ReuseAsk ask = reuse_ask(submission);
+  const auto hit = tails.find(
+      ask, names.root, names.keys, [&submission](Position p) { return token_at(submission, p); });
+  if (!hit) {
+    return false;
+  }
+  const KvReuse reuse = plan_tail(ask, *hit, reach);
+  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
+  const bool is_exact = hit->basis.mode == BasisMode::kExact || hit->basis.hit == 0;
+  const auto keys = std::span(names.keys).first(blocks);
+  const auto infos = leading(keys, is_exact);
+  if (infos.size() < blocks || (blocks > 0 && suspects.contains(keys[blocks - 1]))) {
+    return false;
+  }
+  if (!is_exact && !is_of_session(*hit, keys, infos)) {
+    return false;
+  }
+  found.reuse = reuse;
+  found.basis = ask.basis ? *ask.basis : tail_basis(ask, *hit, reach);
+  found.lineage = lineage_of(keys, infos);
+  found.tail = hit->place;
+  count_hit(infos, KvTier::kTail);
+  return true;
+}
+
 // As old as its last block was, as sure as its least sure one.
-void KvClient::count_hit(std::span<const transport::BlockInfo> blocks) const {
+void KvClient::count_hit(std::span<const transport::BlockInfo> blocks, KvTier tier) const {
   const bool is_exact = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) {
     return block.provenance == Provenance::kExact;
   });
   const auto provenance =
       static_cast<std::size_t>(is_exact ? Provenance::kExact : Provenance::kBounded);
-  const int age = kv_age(seat.node->kv.wall() - blocks.back().last_use);
-  ++seat.node->metrics.kv_hits.at(provenance).at(static_cast<std::size_t>(age));
+  const int age = blocks.empty() ? 0 : kv_age(seat.node->kv.wall() - blocks.back().last_use);
+  ++seat.node->metrics.kv_hits.at(static_cast<std::size_t>(tier))
+        .at(provenance)
+        .at(static_cast<std::size_t>(age));
   seat.node->metrics.kv_hit_tokens += std::ssize(blocks) * kBlockTokens;
 }
 
@@ -162,11 +228,72 @@ void KvClient::load(const LoadKv& message) {
   reading.wanted = std::move(wanted);
   // The request's own deadline would say nothing about the store.
   reading.due = seat.node->now() + seat.node->options.kv_load;
-  ask(placement.key(), reading);
+  reading.lineage = placement.lineage;
+  reading.wants_tail = placement.tail;
+  if (reading.wanted.empty()) {
+    reading.blocks.emplace();
+  } else {
+    ask(placement.key(), reading);
+  }
+  if (placement.tail) {
+    ask_for_tail(placement.key(), reading);
+  }
+}
+
+// An exact record takes a bounded one's place, and this process may see that before or after the
+// one that planned the hit: so it is looked at before the blocks are read and after. What is not
+// seen at all is the load's to tell.
+bool KvClient::are_others(const Reading& reading) const {
+  std::vector<BlockKey> keys;
+  std::vector<transport::BlockInfo> infos;
+  for (const KvWanted& block : reading.wanted) {
+    const auto info = store->find(block.key);
+    if (!info) {
+      return false;
+    }
+    keys.push_back(block.key);
+    infos.push_back(*info);
+  }
+  return lineage_of(keys, infos) != reading.lineage;
+}
+
+void KvClient::ask_for_tail(const AttemptKey& key, Reading& reading) {
+  const TailPlace place = *reading.wants_tail;
+  if (place.node == seat.wiring->self) {
+    const kernels::BlockBytes bytes = kept.find(place.buffer);
+    notify(me,
+           TailRead{key,
+                    bytes ? Result<kernels::BlockBytes>(bytes)
+                          : ::shoal::fail(Code::kNotFound, "the session's tail is gone")});
+    return;
+  }
+  if (seat.node->transport() == nullptr) {
+    notify(me, TailRead{key, ::shoal::fail(Code::kNotFound, "the tail is another node's")});
+    return;
+  }
+  seat.node->transport()->fetch(
+      place.node, place.buffer, reading.due, [client = me, key](Result<transport::Buffer> bytes) {
+        notify(client, TailRead{key, std::move(bytes)});
+      });
+}
+
+void KvClient::tail_read(const TailRead& message) {
+  const auto entry = readings.find(message.key);
+  if (entry == readings.end()) {
+    return;
+  }
+  if (!message.bytes) {
+    tails.drop(*entry->second.wants_tail);
+    fail(entry, message.bytes.error());
+    return;
+  }
+  entry->second.tail = *message.bytes;
+  finish(entry);
 }
 
 void KvClient::ask(const AttemptKey& key, Reading& reading) {
   ++reading.awaited;
+  reading.are_others = reading.are_others || are_others(reading);
   store->get(
       reading.wanted, reading.due, [client = me, key](std::vector<transport::Loaded> blocks) {
         notify(client, KvRead{key, std::move(blocks)});
@@ -176,7 +303,7 @@ void KvClient::ask(const AttemptKey& key, Reading& reading) {
 // One slow disk or server among many must not make the prompt wait: whichever comes first counts.
 void KvClient::hedge(const KvHedge& message) {
   const auto entry = readings.find(message.key);
-  if (entry != readings.end() && entry->second.awaited == 1) {
+  if (entry != readings.end() && entry->second.awaited == 1 && !entry->second.blocks) {
     ++seat.node->metrics.kv_hedged;
     ask(message.key, entry->second);
   }
@@ -193,7 +320,10 @@ void KvClient::load_failed(const KvLoadFailed& message) {
     away_until = now + kAwayPause;
     return;
   }
-  if (suspects.size() < kSuspects) {
+  if (placement.tail) {
+    tails.drop(*placement.tail);
+  }
+  if (placement.span.reuse.hit > 0 && suspects.size() < kSuspects) {
     const auto blocks = static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
     suspects[placement.kv->keys.at(blocks - 1)] = now + kSuspectPause;
   }
@@ -204,47 +334,56 @@ void KvClient::read(KvRead& message) {
   if (entry == readings.end()) {
     return;  // the other read was faster
   }
-  ++seat.progress;
+  Reading& reading = entry->second;
   const auto bad = std::find_if(message.blocks.begin(),
                                 message.blocks.end(),
                                 [](const auto& block) { return !block.has_value(); });
-  if (--entry->second.awaited > 0 && bad != message.blocks.end()) {
-    return;
-  }
-  const Reading reading = std::move(entry->second);
-  readings.erase(entry);
-  KvLoaded loaded{message.key, std::vector<kernels::BlockBytes>{}};
-  if (bad == message.blocks.end()) {
+  --reading.awaited;
+  if (reading.are_others || are_others(reading)) {
+    fail(entry, Error{Code::kPeerLost, "other blocks took the place of those that were found"});
+  } else if (bad == message.blocks.end()) {
+    reading.blocks.emplace();
     for (transport::Loaded& block : message.blocks) {
-      loaded.blocks->push_back(*std::move(block));
+      reading.blocks->push_back(*std::move(block));
     }
     store->touch(reading.wanted.back().key, reading.turn);
-  } else {
-    const std::span<const KvWanted> wanted(reading.wanted);
-    fail_load(message.key,
-              wanted.subspan(static_cast<std::size_t>(bad - message.blocks.begin())),
-              bad->error());
-    loaded.blocks = tl::unexpected(bad->error());
+    finish(entry);
+  } else if (reading.awaited == 0 && !reading.blocks) {
+    const auto first = static_cast<std::size_t>(bad - message.blocks.begin());
+    look_into(std::span<const KvWanted>(reading.wanted).subspan(first), bad->error());
+    fail(entry, bad->error());
   }
-  notify(seat.wiring->here().prefill_group, std::move(loaded));
+}
+
+void KvClient::finish(std::map<AttemptKey, Reading>::iterator reading) {
+  Reading& done = reading->second;
+  if (!done.blocks || (done.wants_tail && done.tail == nullptr)) {
+    return;
+  }
+  ++seat.progress;
+  notify(seat.wiring->here().prefill_group,
+         KvLoaded{reading->first, KvBytes{*std::move(done.blocks), std::move(done.tail)}});
+  readings.erase(reading);
+}
+
+void KvClient::fail(std::map<AttemptKey, Reading>::iterator reading, const Error& error) {
+  ++seat.progress;
+  ++seat.node->metrics.kv_loads_failed;
+  seat.node->log.event(LogLevel::kWarning,
+                       "kv.load_failed",
+                       {{"request", reading->first.request}, {"reason", error.message}});
+  notify(seat.wiring->here().prefill_group, KvLoaded{reading->first, tl::unexpected(error)});
+  readings.erase(reading);
 }
 
 // `wanted`: from the first block on that did not come.
-void KvClient::fail_load(const AttemptKey& key,
-                         std::span<const KvWanted> wanted,
-                         const Error& error) {
+void KvClient::look_into(std::span<const KvWanted> wanted, const Error& error) {
   if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
     forget_from(wanted);
   } else if (is_away(error.code)) {
     away_until = seat.node->now() + kAwayPause;
   }
   seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
-  ++seat.node->metrics.kv_loads_failed;
-  seat.node->log.event(LogLevel::kWarning,
-                       "kv.load_failed",
-                       {{"request", key.request},
-                        {"block", to_string(wanted.front().key)},
-                        {"reason", error.message}});
 }
 
 // Requests complete all the same: whole, and their blocks are kept nowhere.
@@ -300,13 +439,49 @@ void KvClient::save(const StoreKv& message) {
   }
 }
 
+void KvClient::store_tail(const StoreTail& message) {
+  const BufferKey key = seat.node->next_buffer();
+  if (!kept.keep(key, message.bytes, seat.node->transport(), seat.node->now())) {
+    return;
+  }
+  show_kept();
+  const TailKept told{message.tail, {seat.wiring->self, key}, kept.limits().life};
+  for (const NodeParts& node : seat.wiring->nodes) {
+    if (node.router) {
+      notify(node.router, told);
+    }
+  }
+}
+
+void KvClient::tail_kept(const TailKept& message) {
+  tails.add(message.tail, message.place, seat.node->now() + message.life);
+}
+
+void KvClient::rewire(const Rewire& message) {
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  tails.drop_if([this, &before](NodeId node) { return seat.wiring->lost(before->site(node)); });
+}
+
+void KvClient::tick() {
+  const Instant now = seat.node->now();
+  kept.expire(now);
+  tails.expire(now);
+  show_kept();
+}
+
+void KvClient::show_kept() const {
+  seat.node->metrics.kv_tails = static_cast<std::int64_t>(kept.size());
+  seat.node->metrics.kv_tail_bytes = kept.bytes().value;
+}
+
 KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient> self,
                                        ContextPtr node,
                                        std::uint32_t part) {
   self->state.start(std::move(node), part);
   self->state.me = self;
+  send_after(self, self->state.seat.node->options.tick, Tick{});
   return {
-      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) {
         self->state.seat.answer_ping(!self->state.readings.empty(), self->state.trouble());
       },
@@ -317,6 +492,13 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
       },
       [self](const KvLoadFailed& m) { self->state.load_failed(m); },
       [self](KvRead& m) { self->state.read(m); },
+      [self](const TailRead& m) { self->state.tail_read(m); },
+      [self](const StoreTail& m) { self->state.store_tail(m); },
+      [self](const TailKept& m) { self->state.tail_kept(m); },
+      [self](const Tick&) {
+        self->state.tick();
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
       [self](const KvHedge& m) { self->state.hedge(m); },
       [self](const StoreKv& m) { self->state.save(m); },
   };

@@ -39,6 +39,8 @@ constexpr Row kRows[] = {
     {"shoal_kv_loads_failed_total", "counter", "Loads that ended in another attempt.", &NodeMetrics::kv_loads_failed},
     {"shoal_kv_corrupt_total", "counter", "Loads that met a damaged block.", &NodeMetrics::kv_corrupt},
     {"shoal_kv_loads_hedged_total", "counter", "Loads that were read a second time.", &NodeMetrics::kv_hedged},
+    {"shoal_kv_tails", "gauge", "Tails of answers that this node keeps.", &NodeMetrics::kv_tails},
+    {"shoal_kv_tail_bytes", "gauge", "Their bytes.", &NodeMetrics::kv_tail_bytes},
     {"shoal_kv_blocks_stored_total", "counter", "Blocks that the KV store took.", &NodeMetrics::kv_stored},
     {"shoal_kv_blocks_dropped_total", "counter", "Blocks that it did not take.", &NodeMetrics::kv_dropped},
     {"shoal_kv_blocks_over_quota_total", "counter", "Blocks beyond what their tenant may add.", &NodeMetrics::kv_over_quota},
@@ -108,29 +110,35 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
   return out;
 }
 
+using KvHits = decltype(NodeMetrics::kv_hits);
+
+void append_hits(const KvHits& hits, std::string& out) {
+  constexpr std::array<std::string_view, kKvTiers> kTiers = {"store", "tail"};
+  constexpr std::array<std::string_view, kProvenances> kNames = {"exact", "bounded"};
+  constexpr std::array<std::string_view, kKvAges> kAges = {"1m", "1h", "1d", "more"};
+  append_head(out, "shoal_kv_hits_total", "counter", "Attempts that took KV of earlier ones.");
+  for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
+    for (std::size_t provenance = 0; provenance < kNames.size(); ++provenance) {
+      for (std::size_t age = 0; age < kAges.size(); ++age) {
+        std::string labels = "{tier=\"";
+        labels.append(kTiers.at(tier)).append("\",provenance=\"").append(kNames.at(provenance));
+        labels.append("\",age=\"").append(kAges.at(age)).append("\"}");
+        append_value(out,
+                     "shoal_kv_hits_total",
+                     labels,
+                     hits.at(tier).at(provenance).at(age).load(std::memory_order_relaxed));
+      }
+    }
+  }
+}
+
 std::string NodeMetrics::text() const {
   std::string out;
   for (const Row& row : kRows) {
     append_head(out, row.name, row.kind, row.help);
     append_value(out, row.name, "", (this->*row.value).load(std::memory_order_relaxed));
   }
-  append_head(
-      out, "shoal_kv_hits_total", "counter", "Attempts that took blocks from the KV store.");
-  constexpr std::array<std::string_view, kKvAges> kAges = {"1m", "1h", "1d", "more"};
-  for (int provenance = 0; provenance < kProvenances; ++provenance) {
-    for (int age = 0; age < kKvAges; ++age) {
-      const std::string labels =
-          "{tier=\"store\",provenance=\"" +
-          std::string(provenance == static_cast<int>(Provenance::kExact) ? "exact" : "bounded") +
-          "\",age=\"" + std::string(kAges.at(static_cast<std::size_t>(age))) + "\"}";
-      append_value(out,
-                   "shoal_kv_hits_total",
-                   labels,
-                   kv_hits.at(static_cast<std::size_t>(provenance))
-                       .at(static_cast<std::size_t>(age))
-                       .load(std::memory_order_relaxed));
-    }
-  }
+  append_hits(kv_hits, out);
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
   for (int c = 0; c < kCodeCount; ++c) {
     const std::string label = "{code=\"" + std::string(to_string(static_cast<Code>(c))) + "\"}";

@@ -14,6 +14,10 @@
 
 namespace shoal {
 
+// What a hit was taken from.
+enum class KvTier : std::uint8_t { kStore, kTail };
+inline constexpr int kKvTiers = 2;
+
 // By how long ago the last block of a hit was used before: within a minute, an hour, a day, longer.
 inline constexpr int kKvAges = 4;
 
@@ -52,12 +56,14 @@ struct NodeMetrics {
   Value kv_sequences_free{0};  // gauge
 
   // The KV store.
-  std::array<std::array<Value, kKvAges>, kProvenances> kv_hits{};
+  std::array<std::array<std::array<Value, kKvAges>, kProvenances>, kKvTiers> kv_hits{};
   Value kv_hit_tokens{0};
   Value kv_misses{0};
   Value kv_loads_failed{0};
   Value kv_corrupt{0};
   Value kv_hedged{0};
+  Value kv_tails{0};       // gauge
+  Value kv_tail_bytes{0};  // gauge
   Value kv_stored{0};      // blocks
   Value kv_dropped{0};     // blocks that it did not take
   Value kv_over_quota{0};  // blocks beyond a tenant's share

@@ -96,6 +96,7 @@ NodeOptions node_options(const Config& config) {
   options.restart_window = milliseconds(supervisor.restart_window_ms());
   options.kv_load = milliseconds(config.kv().load_ms());
   options.kv_hedge = milliseconds(config.kv().hedge_ms());
+  options.tails = {Bytes(config.kv().tail_bytes()), milliseconds(config.kv().tail_ms())};
   options.kv_quota.bytes = Bytes(config.kv().tenant_bytes());
   return options;
 }

@@ -520,7 +520,8 @@ bool Peer::to_router(const wire::Envelope& envelope) {
              deliver_as<PrefillDone>(here.router, envelope) ||
              deliver_as<DecodeJoined>(here.router, envelope) ||
              deliver_as<AnswerDone>(here.router, envelope) ||
-             deliver_as<AttemptLost>(here.router, envelope);
+             deliver_as<AttemptLost>(here.router, envelope) ||
+             deliver_as<TailKept>(here.router, envelope);
     case Role::kPrefillBalancer:
       return envelope.instance() < static_cast<std::uint32_t>(kPrefillClasses) &&
              deliver_as<PrefillLoad>(here.prefill_balancers[envelope.instance()], envelope);

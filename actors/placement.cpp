@@ -36,19 +36,6 @@ Result<void> check_sampling(const Sampling& sampling) {
   return {};
 }
 
-// A later attempt keeps its basis, a bounded one as long as its hit is there.
-Basis basis_of(const Submission& submission, const Reach& reach, const KvFound& found) {
-  const std::optional<Basis>& before = submission.basis;
-  if (before && (before->mode == BasisMode::kExact || found.reuse.hit >= before->hit)) {
-    return *before;
-  }
-  return first_basis(before ? before->mode : submission.mode,
-                     static_cast<Position>(submission.prompt->size()),
-                     reach.window,
-                     found.reuse,
-                     found.lineage);
-}
-
 }  // namespace
 
 Reach reach_of(const kernels::ModelShape& shape) {
@@ -63,11 +50,25 @@ ReuseAsk reuse_ask(const Submission& submission) {
           submission.basis};
 }
 
+Basis basis_behind(const ReuseAsk& ask,
+                   const KvReuse& reuse,
+                   std::uint64_t lineage,
+                   const Reach& reach) {
+  if (ask.basis && (ask.mode == BasisMode::kExact || reuse.hit >= ask.basis->hit)) {
+    return *ask.basis;
+  }
+  return first_basis(ask.mode, ask.prompt, reach.window, reuse, lineage);
+}
+
 KvFound find_nothing(const Submission& submission, const Reach& reach) {
-  KvFound found;
-  found.key = {submission.request, submission.attempt};
-  found.reuse = plan_reuse(reuse_ask(submission), 0, reach);
-  return found;
+  const ReuseAsk ask = reuse_ask(submission);
+  const KvReuse reuse = plan_reuse(ask, 0, reach);
+  return {.key = {submission.request, submission.attempt},
+          .names = nullptr,
+          .reuse = reuse,
+          .basis = basis_behind(ask, reuse, 0, reach),
+          .lineage = 0,
+          .tail = std::nullopt};
 }
 
 PlacementLimits placement_limits(const NodeContext& node) {
@@ -123,7 +124,7 @@ Placement make_placement(SubmissionPtr submission,
   const std::int64_t answer =
       answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
   Placement placement;
-  placement.basis = basis_of(*submission, limits.reach, found);
+  placement.basis = found.basis;
   placement.span = {
       prompt, prompt + std::ssize(submission->forced), placement.basis.mode, found.reuse};
   placement.rules = answer_rules(submission->sampling, answer, limits.eos);
@@ -131,6 +132,9 @@ Placement make_placement(SubmissionPtr submission,
   placement.length_class = prefill_class(placement.work, limits.bounds);
   placement.blocks = worst_case_blocks(prompt, answer);
   placement.kv = found.names;
+  placement.lineage = found.lineage;
+  placement.tail = found.tail;
+  placement.cached = std::min(found.tail ? found.reuse.start : found.reuse.hit, prompt);
   placement.submission = std::move(submission);
   return placement;
 }
@@ -152,6 +156,7 @@ TimelineFields timeline_fields(const Placement& placement) {
           {"hit", basis.hit},
           {"loaded", placement.span.reuse.hit},
           {"start", placement.span.reuse.start},
+          {"tail", std::int64_t{placement.tail.has_value()}},
           {"replay_floor", basis.replay_floor},
           {"tail_start", basis.tail_start}};
 }

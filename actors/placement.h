@@ -24,6 +24,12 @@ Reach reach_of(const kernels::ModelShape& shape);
 
 ReuseAsk reuse_ask(const Submission& submission);
 
+// A later attempt keeps its basis, a bounded one as long as its hit is there.
+Basis basis_behind(const ReuseAsk& ask,
+                   const KvReuse& reuse,
+                   std::uint64_t lineage,
+                   const Reach& reach);
+
 // What a request takes without a KV store.
 KvFound find_nothing(const Submission& submission, const Reach& reach);
 

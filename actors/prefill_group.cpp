@@ -39,7 +39,7 @@ struct PrefillGroup {
     Position done = 0;
     bool stays = true;  // decode goes on on this device; else in another process
     bool loading = false;
-    std::vector<kernels::BlockBytes> loads{};  // until the first chunk
+    KvBytes loads{};  // until the first chunk
   };
 
   // Its prefill is over; the rank copies its KV out or has it on offer, until it is released.
@@ -104,7 +104,7 @@ void PrefillGroup::place(const PlacePrefill& message) {
     report();  // placed twice: somebody's mistake, which must not bring the group down
     return;
   }
-  if (placement.span.reuse.hit == 0) {
+  if (!placement.loads()) {
     begin(entry->second);
   } else if (seat.wiring->kv_client) {
     entry->second.loading = true;
@@ -121,12 +121,12 @@ void PrefillGroup::loaded(KvLoaded& message) {
   if (entry == held.end() || !entry->second.loading) {
     return;  // released meanwhile
   }
-  if (message.blocks) {
+  if (message.bytes) {
     entry->second.loading = false;
-    entry->second.loads = *std::move(message.blocks);
+    entry->second.loads = *std::move(message.bytes);
     begin(entry->second);
   } else {
-    give_up(message.key, message.blocks.error());
+    give_up(message.key, message.bytes.error());
   }
   ++seat.progress;
   run_step();

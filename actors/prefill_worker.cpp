@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "actors/buffer_offer.h"
 #include "actors/kv_image.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/step_results.h"
+#include "actors/tail_copy.h"
 
 namespace shoal {
 namespace {
@@ -35,21 +37,6 @@ std::vector<std::size_t> finished_blocks(const PrefillOrder& order) {
   }
   return blocks;
 }
-
-// On offer for as long as it lives.
-class BufferOffer {
- public:
-  BufferOffer(transport::Transport& transport, BufferKey key) : transport_(transport), key_(key) {}
-
-  ~BufferOffer() { transport_.withdraw(key_); }
-
-  BufferOffer(const BufferOffer&) = delete;
-  BufferOffer& operator=(const BufferOffer&) = delete;
-
- private:
-  transport::Transport& transport_;
-  BufferKey key_;
-};
 
 struct PrefillWorker {
   static inline const char* name = "prefill_worker";
@@ -111,11 +98,14 @@ void PrefillWorker::step(PrefillStep& message) {
   for (const PrefillOrder& order : running->orders) {
     launch.plan.runs.push_back(row_run(order));
     leases.push_back(order.kv);
-    if (order.done == order.placement->span.reuse.start) {
+    const bool begins = order.done == order.placement->span.reuse.start;
+    if (begins && order.placement->tail) {
+      launch.tails.push_back({order.kv->sequence(), order.loads.tail});
+    } else if (begins) {
       launch.fresh.push_back(order.kv->sequence());
     }
-    for (std::size_t b = 0; b < order.loads.size(); ++b) {
-      launch.loads.push_back({order.kv->blocks()[b], order.loads[b]});
+    for (std::size_t b = 0; b < order.loads.blocks.size(); ++b) {
+      launch.loads.push_back({order.kv->blocks()[b], order.loads.blocks[b]});
     }
     for (const std::size_t block : finished_blocks(order)) {
       launch.saves.push_back(order.kv->blocks()[block]);
@@ -140,7 +130,7 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
     run.tokens.push_back(token_at(submission, p));
   }
   for (Position p = std::max<Position>(0, rows.first - kernels::kHistoryTokens);
-       rows.begins && p < rows.first;
+       rows.begins && !placement.tail && p < rows.first;
        ++p) {
     run.history.push_back(token_at(submission, p));
   }
@@ -216,7 +206,7 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   const std::int64_t answered = static_cast<std::int64_t>(placement.submission->forced.size()) + 1;
   TokenRun run = token_run(placement, result, placement.span.total, answered);
   run.basis = placement.basis;
-  run.cached_tokens = placement.basis.hit;
+  run.cached_tokens = placement.cached;
   if (run.finish != Finish::kNone) {
     outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
@@ -249,6 +239,7 @@ void PrefillWorker::send(Outcome& outcome) {
       const PlacementPtr placement = ready.placement;
       notify(seat.router_of(*placement), PrefillDone{std::move(ready)});
     } else {
+      keep_tail(seat, rank, ready, kernels::Queue::kPrefill);
       copy_out(std::move(ready));
     }
   }

@@ -69,6 +69,13 @@ struct Router {
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
   void kv_found(const KvFound& m);
+
+  void tail_kept(const TailKept& m) const {
+    if (seat.wiring->kv_client) {
+      notify(seat.wiring->kv_client, m);
+    }
+  }
+
   void prefill_placed(const PrefillPlaced& m);
 
   void prefill_started(const PrefillStarted& m) {
@@ -291,11 +298,12 @@ void Router::lost(const AttemptLost& message) {
   }
 }
 
-// Another node's store is not this one's: what it could not read may still seem to be there.
+// Another node's store is not this one's: what it could not read may still seem to be there. What
+// a device refused to go on from is no better the next time.
 void Router::tell_load_failed(const Entry& entry, Code code) const {
-  const bool was_loading =
-      entry.state == RequestState::kQueued && entry.placement->span.reuse.hit > 0;
-  if (was_loading && code != Code::kPeerLost) {
+  const bool was_loading = entry.state == RequestState::kQueued && entry.placement->loads();
+  const bool was_refused = entry.placement && entry.placement->tail && code == Code::kCorrupt;
+  if ((was_loading && code != Code::kPeerLost) || was_refused) {
     notify(seat.wiring->kv_client, KvLoadFailed{entry.placement, code});
   }
 }
@@ -563,6 +571,7 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const StopStream& m) { self->state.stop(m); },
       [self](const CloseRequest& m) { self->state.close(m); },
       [self](const KvFound& m) { self->state.kv_found(m); },
+      [self](const TailKept& m) { self->state.tail_kept(m); },
       [self](const PrefillPlaced& m) { self->state.prefill_placed(m); },
       [self](const PrefillStarted& m) { self->state.prefill_started(m); },
       [self](const PrefillDone& m) { self->state.prefill_done(m); },

@@ -2,6 +2,7 @@
 #include "actors/wire_fields.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,21 @@ namespace shoal::wire_codec {
 
 tl::unexpected<Error> corrupt(const char* field) {
   return fail(Code::kCorrupt, std::string("wire message: ") + field + " is damaged");
+}
+
+std::string bytes_of(const BlockKey& key) {
+  std::string out(key.bytes.size(), '\0');
+  std::memcpy(out.data(), key.bytes.data(), key.bytes.size());
+  return out;
+}
+
+Result<BlockKey> block_key(const std::string& in) {
+  BlockKey key;
+  if (in.size() != key.bytes.size()) {
+    return corrupt("block key");
+  }
+  std::memcpy(key.bytes.data(), in.data(), in.size());
+  return key;
 }
 
 void put(const Basis& basis, wire::Basis& out) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "actors/front_door.h"
+#include "schemas/block_key.h"
 #include "schemas/result.h"
 #include "schemas/units.h"
 #include "schemas/wire.pb.h"
@@ -28,6 +29,8 @@ Result<Message> parse(std::string_view bytes, const char* name) {
   return message;
 }
 
+std::string bytes_of(const BlockKey& key);
+Result<BlockKey> block_key(const std::string& in);
 void put(const Basis& basis, wire::Basis& out);
 Result<Basis> get(const wire::Basis& in);
 void put(const Sampling& sampling, wire::Sampling& out);

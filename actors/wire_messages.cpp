@@ -326,6 +326,40 @@ Result<DecodeLeft> decode(std::string_view bytes, Instant) {
   return left;
 }
 
+std::string encode(const TailKept& message, Instant) {
+  wire::TailKept out;
+  out.set_last(bytes_of(message.tail.last));
+  out.mutable_open()->Assign(message.tail.open.begin(), message.tail.open.end());
+  out.set_end(message.tail.end);
+  out.set_sampled(message.tail.sampled);
+  put(message.tail.basis, *out.mutable_basis());
+  out.set_node(message.place.node.value);
+  out.set_buffer(message.place.buffer.value);
+  out.set_life_ns(message.life.count());
+  return out.SerializeAsString();
+}
+
+template <>
+Result<TailKept> decode(std::string_view bytes, Instant) {
+  TRY(const wire::TailKept in, parse<wire::TailKept>(bytes, "tail"));
+  if (in.end() < 1 || in.end() > kLongestSequence || in.open_size() != in.end() % kBlockTokens ||
+      in.sampled() < 1 || in.sampled() > in.end()) {
+    return corrupt("end");
+  }
+  if (in.life_ns() < 0 || in.life_ns() > kLongestDeadline.count() || in.buffer() == 0) {
+    return corrupt("life");
+  }
+  TailKept kept;
+  TRY(kept.tail.last, block_key(in.last()));
+  kept.tail.open.assign(in.open().begin(), in.open().end());
+  kept.tail.end = in.end();
+  kept.tail.sampled = in.sampled();
+  TRY(kept.tail.basis, get(in.basis()));
+  kept.place = {NodeId{in.node()}, BufferKey{in.buffer()}};
+  kept.life = Nanos{in.life_ns()};
+  return kept;
+}
+
 std::string encode(const DecodeRefused& message, Instant) {
   wire::AttemptEvent out = event_of(message.key);
   out.set_node(message.node.value);

@@ -1,7 +1,6 @@
 // Everything that was decided about an attempt, field by field.
 #include "actors/wire_placement.h"
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,20 +9,6 @@
 
 namespace shoal::wire_codec {
 namespace {
-
-void put(const BlockKey& key, std::string& out) {
-  out.resize(key.bytes.size());
-  std::memcpy(out.data(), key.bytes.data(), key.bytes.size());
-}
-
-Result<BlockKey> block_key(const std::string& in) {
-  BlockKey key;
-  if (in.size() != key.bytes.size()) {
-    return corrupt("block key");
-  }
-  std::memcpy(key.bytes.data(), in.data(), in.size());
-  return key;
-}
 
 Result<KvNamesPtr> names_of(const wire::Placement& in) {
   if (in.kv_root().empty()) {
@@ -40,9 +25,12 @@ Result<KvReuse> reuse_of(const wire::Placement& in) {
                         reuse.encoder_whole <= in.total() && reuse.start <= reuse.decoder_start &&
                         reuse.decoder_start <= reuse.decoder_whole &&
                         reuse.decoder_start < in.total() && reuse.decoder_whole <= in.total();
-  const bool is_loadable = reuse.start <= reuse.hit && reuse.hit < in.total() &&
-                           reuse.hit % kBlockTokens == 0 &&
-                           (reuse.hit == 0 || !in.kv_root().empty());
+  // Behind a tail the first row may lie within a block.
+  const bool has_tail = in.tail_buffer() != 0;
+  const Position before = has_tail ? reuse.start : reuse.hit;
+  const bool is_loadable = reuse.start <= reuse.hit + (has_tail ? kBlockTokens - 1 : 0) &&
+                           0 <= reuse.hit && reuse.hit <= before && before < in.total() &&
+                           reuse.hit % kBlockTokens == 0 && (before == 0 || !in.kv_root().empty());
   if (!in_order || !is_loadable) {
     return corrupt("reuse");
   }
@@ -96,8 +84,14 @@ void put(const Placement& placement, Instant now, bool with_prompt, wire::Placem
   out.set_encoder_whole(reuse.encoder_whole);
   out.set_decoder_start(reuse.decoder_start);
   out.set_decoder_whole(reuse.decoder_whole);
+  out.set_cached(placement.cached);
+  out.set_lineage(placement.lineage);
+  if (placement.tail) {
+    out.set_tail_node(placement.tail->node.value);
+    out.set_tail_buffer(placement.tail->buffer.value);
+  }
   if (placement.kv != nullptr) {
-    put(placement.kv->root, *out.mutable_kv_root());
+    out.set_kv_root(bytes_of(placement.kv->root));
   }
 }
 
@@ -110,6 +104,9 @@ Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
   }
   if (in.prompt() < 1 || in.total() < in.prompt() || in.total() > kLongestSequence) {
     return corrupt("span");
+  }
+  if (in.cached() < 0 || in.cached() > in.total()) {
+    return corrupt("cached");
   }
   if (in.blocks() < 0 || in.blocks() > kLongestSequence || in.work_ns() < 0) {
     return corrupt("work");
@@ -125,6 +122,11 @@ Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
   placement.length_class = static_cast<int>(in.length_class());
   placement.work = Nanos{in.work_ns()};
   placement.blocks = in.blocks();
+  placement.cached = in.cached();
+  placement.lineage = in.lineage();
+  if (in.tail_buffer() != 0) {
+    placement.tail = TailPlace{NodeId{in.tail_node()}, BufferKey{in.tail_buffer()}};
+  }
   return std::make_shared<const Placement>(std::move(placement));
 }
 
@@ -137,7 +139,7 @@ void put(const Handover& handover, wire::Handover& out) {
   out.set_token(handover.token);
   out.set_answered(handover.answered);
   if (names_blocks(handover)) {
-    put(handover.chain.last, *out.mutable_kv_last());
+    out.set_kv_last(bytes_of(handover.chain.last));
     out.mutable_open()->Assign(handover.chain.open.begin(), handover.chain.open.end());
   }
 }

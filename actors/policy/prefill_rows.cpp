@@ -39,7 +39,8 @@ PrefillRows prefill_rows(const PrefillSpan& span,
   rows.begins = done == reuse.start;
   rows.encoder_floor = done < reuse.encoder_whole ? reuse.start : basis.replay_floor;
   // The kept rows run with the floor of the last of their chunks.
-  const bool cut = rows.encoder_only || done < reuse.decoder_whole;
+  const bool cut = reuse.decoder_whole > reuse.decoder_start &&
+                   (rows.encoder_only || done < reuse.decoder_whole);
   rows.decoder_floor = cut ? reuse.decoder_start : basis.tail_start;
   return rows;
 }

@@ -83,6 +83,18 @@ struct GuppyNode {
     return answer;
   }
 
+  // Returns when the answer's tail is kept, too.
+  Answer ask_and_keep(const Wanted& request) {
+    const std::int64_t kept = node->metrics().kv_tails;
+    const Answer answer = ask_and_store(request);
+    for (const Instant limit = clock_now() + seconds(20);
+         node->metrics().kv_tails <= kept && clock_now() < limit;) {
+      std::this_thread::yield();
+    }
+    REQUIRE(node->metrics().kv_tails > kept);
+    return answer;
+  }
+
   Answer wait(RequestId id) {
     REQUIRE(clients->wait_until_all_over(seconds(60)));
     return clients->answer(id);
@@ -94,6 +106,15 @@ Wanted story(BasisMode mode, std::int64_t prompt) {
   request.mode = mode;
   request.sampling.ignore_eos = true;
   return request;
+}
+
+// The turn after `before` was answered: `more` tokens behind the answer.
+Wanted next_turn(const Wanted& before, const Answer& answer, std::int64_t more) {
+  Wanted next = before;
+  next.prompt.insert(next.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+  const std::vector<TokenId> said = wanted(5, more, 1).prompt;
+  next.prompt.insert(next.prompt.end(), said.begin(), said.end());
+  return next;
 }
 
 }  // namespace
@@ -151,4 +172,59 @@ TEST_CASE("two bounded answers behind the same blocks are equal") {
   CHECK(first.basis->hit == 896);
   CHECK(second.basis == first.basis);
   CHECK(second.tokens == first.tokens);
+}
+
+TEST_CASE(
+    "an exact next turn goes on from the tail of its session with the tokens of a run alone") {
+  GuppyNode cold;
+  GuppyNode keeping(true);
+  const Wanted first = story(BasisMode::kExact, 300);
+  const Answer answer = keeping.ask_and_keep(first);
+  for (const std::int64_t more : {3, 40, 200}) {
+    CAPTURE(more);
+    const Wanted next = next_turn(first, answer, more);
+    const Answer behind = keeping.wait(keeping.clients->ask(next));
+    CHECK(behind.cached_tokens == 323);  // the answer's last token was never computed
+    CHECK(behind.tokens == cold.wait(cold.clients->ask(next)).tokens);
+  }
+}
+
+TEST_CASE("a bounded next turn looks back as far as its session, twice with the same tokens") {
+  GuppyNode one(true);
+  GuppyNode other(true);
+  const Wanted first = story(BasisMode::kBounded, 300);
+  const Answer answer = one.ask_and_keep(first);
+  REQUIRE(other.ask_and_keep(first).tokens == answer.tokens);
+  for (const auto& [more, decoder_from] :
+       {std::pair<std::int64_t, Position>{40, 172}, {200, 396}}) {
+    CAPTURE(more);
+    const Wanted next = next_turn(first, answer, more);
+    const Answer behind = one.wait(one.clients->ask(next));
+    CHECK(behind.cached_tokens == 323);
+    CHECK(behind.basis->hit == 0);
+    CHECK(behind.basis->replay_floor == 0);
+    CHECK(behind.basis->tail_start == decoder_from);
+    const Answer again = other.wait(other.clients->ask(next));
+    CHECK(again.basis == behind.basis);
+    CHECK(again.tokens == behind.tokens);
+  }
+}
+
+TEST_CASE("an answer whose worker dies far behind its prompt goes on behind its own blocks") {
+  GuppyNode guppy(true);
+  for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+    CAPTURE(static_cast<int>(mode));
+    Wanted request = story(mode, 200);
+    request.sampling.max_tokens = 900;
+    const Answer whole = guppy.wait(guppy.clients->ask(request));
+    const RequestId cut = guppy.clients->ask(request);
+    REQUIRE(guppy.clients->wait_for_tokens(cut, 850, seconds(60)));
+    const std::int64_t rows = guppy.node->metrics().prefill_rows;
+    guppy.node->end_part("decode_worker.0");
+    const Answer resumed = guppy.wait(cut);
+    CHECK(resumed.attempts == 2);
+    CHECK(resumed.basis == whole.basis);
+    CHECK(resumed.tokens == whole.tokens);
+    CHECK(guppy.node->metrics().prefill_rows - rows < 900);  // of more than 1,050
+  }
 }

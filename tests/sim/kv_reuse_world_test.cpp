@@ -17,6 +17,13 @@ namespace {
 WorldSetup keeping(std::vector<NodeRoles> nodes, std::uint64_t seed) {
   WorldSetup setup = setup_of(std::move(nodes), seed);
   setup.keeps_kv = true;
+  // Blocks alone: session_tails_world_test.cpp has the rest.
+  setup.configure = [configure = setup.configure](Config& config) {
+    if (configure) {
+      configure(config);
+    }
+    config.mutable_kv()->set_tail_bytes(0);
+  };
   return setup;
 }
 

@@ -61,7 +61,7 @@ def streamed(server):
 class Answers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = sim_server()
+        cls.server = sim_server("--set", "kv.store=none")
         cls.addClassCleanup(cls.server.__exit__)
 
     def test_it_says_what_it_is(self):
@@ -76,7 +76,7 @@ class Answers(unittest.TestCase):
     def test_equal_requests_get_equal_answers_also_from_another_process(self):
         first, stream = collected(self.server), streamed(self.server)
         self.assertEqual((collected(self.server), streamed(self.server)), (first, stream))
-        with sim_server("--threads", "3") as other:
+        with sim_server("--threads", "3", "--set", "kv.store=none") as other:
             self.assertEqual((collected(other), streamed(other)), (first, stream))
 
     def test_answers_differ_by_seed_and_prompt_and_greedy_ones_need_no_seed(self):
