@@ -43,7 +43,7 @@ Result<void> KvView::read() {
     segment.bytes = static_cast<std::int64_t>(facts->bytes);
     auto news = transport::read_segment(*io_, *name, facts->bytes, {});
     if (news) {
-      segment.damaged = news->damaged;
+      segment.damaged = news->damaged + news->broken;
       segment.entries = std::move(news->added);
       catalog_->apply(catalog_->segment(*name), segment.entries);
     } else {

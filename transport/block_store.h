@@ -85,6 +85,7 @@ class BlockStore {
     std::int64_t gets = 0;
     std::int64_t misses = 0;   // gets of blocks that were not there
     std::int64_t corrupt = 0;  // records that did not verify
+    std::int64_t broken = 0;   // pages of its index that do not read: damaged, or torn with a writer
     std::int64_t expired = 0;
     std::int64_t evicted = 0;
     std::int64_t failed = 0;  // operations that the medium refused

@@ -232,6 +232,10 @@ void write_index_page(const IndexPage& index, const SegmentName& name, std::span
   put(page, kCrcAt, page_crc(page));
 }
 
+bool begins_as_index_page(std::span<const std::byte> page) {
+  return page.size() == kPageBytes && get<std::uint64_t>(page, kMagicAt) == kIndexMagic;
+}
+
 Result<IndexPage> read_index_page(std::span<const std::byte> page,
                                   const SegmentName& name,
                                   std::uint32_t at) {

@@ -78,6 +78,8 @@ Result<std::optional<WallMillis>> read_header_page(std::span<const std::byte> pa
                                                    const SegmentName& name);
 
 void write_index_page(const IndexPage& index, const SegmentName& name, std::span<std::byte> page);
+// Begins like an index page, whatever the rest of it is.
+bool begins_as_index_page(std::span<const std::byte> page);
 // kCorrupt: not an index page, or one of another place.
 Result<IndexPage> read_index_page(std::span<const std::byte> page,
                                   const SegmentName& name,

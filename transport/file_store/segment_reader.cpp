@@ -38,11 +38,14 @@ class SegmentReader {
         if (index) {
           return *std::move(index);
         }
+        broken_ += begins_as_index_page(bytes) ? 1 : 0;
       }
       end = begin;
     }
     return std::nullopt;
   }
+
+  std::int64_t broken() const { return broken_; }
 
  private:
   Result<std::span<const std::byte>> read(std::uint64_t page, std::uint64_t pages) {
@@ -59,6 +62,7 @@ class SegmentReader {
   const SegmentName name_;
   FileIo::FilePtr file_;
   AlignedBuffer buffer_;
+  std::int64_t broken_ = 0;
 };
 
 bool is_plausible(const IndexEntry& entry, std::uint32_t index_page) {
@@ -98,6 +102,7 @@ Result<SegmentNews> read_segment(FileIo& io,
   // A file that did not grow was scanned already; its last page may have been on its way.
   const std::uint64_t floor = bytes == known.bytes ? pages - 1 : known.end / kPageBytes;
   TRY(auto index, reader.last_index(pages, floor));
+  news.broken = reader.broken();
   if (!index) {
     return news;
   }
@@ -116,6 +121,7 @@ Result<SegmentNews> read_segment(FileIo& io,
     TRY(index, reader.last_index(before, 1));
     news.damaged += !index || index->page != wanted;
   }
+  news.broken = reader.broken();
   std::reverse(news.added.begin(), news.added.end());
   return news;
 }

@@ -23,7 +23,8 @@ struct SegmentNews {
   SegmentProgress progress;
   std::vector<IndexEntry> added;  // behind what was known, oldest first
   std::int64_t damaged = 0;       // pages and entries that should be there and do not read
-  bool has_header = true;         // false, and nothing added: its writer died in the first group
+  std::int64_t broken = 0;  // index pages that do not read: damaged, or torn with their writer
+  bool has_header = true;   // false, and nothing added: its writer died in the first group
 };
 
 // `bytes` is the file's size. kCorrupt: it is another segment; kNotFound, kUnavailable: as FileIo.

@@ -222,6 +222,7 @@ void Tidying::take(const Grown& grown, const Result<SegmentNews>& news) {
       segment.progress = news->progress;
       segment.is_damaged |= news->damaged > 0 || !news->has_header;
       core_.counts.corrupt += news->damaged;
+      core_.counts.broken += news->broken;
       core_.catalog.apply(id, news->added);
     } else if (news.error().code == Code::kCorrupt) {
       // Not again before it grows.

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""KV stores that were damaged, filled up or made read-only cost hits, never an answer; counters and health say what happened."""
+import contextlib
+import os
+import random
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+
+import shoal_program
+from shoal_program import DEADLINE_S, Server
+
+PROMPTS = [f"The code of Nora is {1000 + 7 * n}. " + "The table was on the hill. " * 140 for n in range(4)]
+
+
+def ask(server, prompt, key=None):
+    body = {"model": server.model, "prompt": prompt, "max_tokens": 12, "temperature": 0, "replay": "exact", "return_token_ids": True}
+    status, answer = server.request("POST", "/v1/completions", body, key)
+    if status != 200:
+        raise AssertionError(f"status {status}: {answer}")
+    return answer["choices"][0]["token_ids"], answer["usage"]["prompt_cache_hit_tokens"]
+
+
+def metric(server, name):
+    page = server.request("GET", "/metrics")[1]
+    return int(re.search(rf"(?m)^{name} (\d+)$", page)[1])
+
+
+def kept_by(directory, *arguments):
+    """A server without tails, so that only the directory counts."""
+    return Server("--kv-dir", directory, "--set", "kv.tail_bytes=0", *arguments)
+
+
+def fill(directory, key=None):
+    """Answers of a server that found nothing, with their blocks stored."""
+    with kept_by(directory, *(("--api-key", key) if key else ())) as server:
+        answers = [ask(server, prompt, key)[0] for prompt in PROMPTS]
+        await_true(lambda: metric(server, "shoal_kv_store_blocks") >= 6 * len(PROMPTS))
+    return answers
+
+
+def await_true(holds):
+    limit = time.monotonic() + DEADLINE_S
+    while not holds():
+        if time.monotonic() > limit:
+            raise AssertionError("it did not come true")
+
+
+def segments(directory):
+    return sorted(os.path.join(directory, name) for name in os.listdir(directory) if os.path.getsize(os.path.join(directory, name)) > 65536)
+
+
+@contextlib.contextmanager
+def mounted(options):
+    """A tmpfs; skips the test where mounting is not allowed."""
+    with tempfile.TemporaryDirectory() as directory:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], capture_output=True, check=False).returncode != 0:
+            raise unittest.SkipTest("this user may not mount a tmpfs")
+        try:
+            yield directory
+        finally:
+            subprocess.run(["umount", "-l", directory], check=True)
+
+
+class Hostile(unittest.TestCase):
+    def check_answers(self, directory, answers, *arguments, key=None):
+        """Every prompt, twice: damage that was met is a miss the next time."""
+        with kept_by(directory, *arguments) as server:
+            for _ in range(2):
+                for prompt, tokens in zip(PROMPTS, answers):
+                    self.assertEqual(ask(server, prompt, key)[0], tokens)
+            return metric(server, "shoal_kv_store_corrupt_total") + metric(server, "shoal_kv_store_broken_pages_total")
+
+    def test_flipped_bits_are_counted_and_never_answered_from(self):
+        rng = random.Random(5)
+        with tempfile.TemporaryDirectory() as directory:
+            answers = fill(directory)
+            for path in segments(directory):
+                with open(path, "r+b") as file:
+                    for at in range(2048, os.path.getsize(path), 4096):
+                        file.seek(at + rng.randrange(1024))
+                        byte = file.read(1)
+                        file.seek(-1, os.SEEK_CUR)
+                        file.write(bytes([byte[0] ^ 1 << rng.randrange(8)]))
+            self.assertGreater(self.check_answers(directory, answers), 0)
+
+    def test_truncated_and_swapped_segments_are_misses(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            answers = fill(one)
+            self.assertEqual(fill(other), answers)
+            mine, theirs = segments(one)[0], segments(other)[0]
+            os.truncate(mine, os.path.getsize(mine) // 2 + 100)
+            with open(mine, "rb") as a, open(theirs, "rb") as b:
+                truncated, swapped = a.read(), b.read()
+            with open(theirs, "wb") as file:
+                file.write(truncated)
+            self.check_answers(other, answers)
+            with open(mine, "wb") as file:
+                file.write(swapped)
+            self.check_answers(one, answers)
+
+    def test_another_tenants_blocks_are_no_hits(self):
+        with tempfile.TemporaryDirectory() as directory:
+            answers = fill(directory, "first")
+            with kept_by(directory, "--api-key", "second", "--api-key", "first") as server:
+                self.assertEqual(ask(server, PROMPTS[0], "second"), (answers[0], 0))
+                tokens, cached = ask(server, PROMPTS[0], "first")
+                self.assertEqual(tokens, answers[0])
+                self.assertGreater(cached, 0)
+
+    def test_a_full_disk_costs_hits_and_health_says_so(self):
+        with mounted("size=160k") as directory:
+            with kept_by(directory) as server, Server("--set", "kv.store=none") as cold:
+                for prompt in PROMPTS:
+                    self.assertEqual(ask(server, prompt)[0], ask(cold, prompt)[0])
+                await_true(lambda: metric(server, "shoal_kv_blocks_dropped_total") > 0)
+                await_true(lambda: "refuses writes" in str(server.request("GET", "/health")[1]))
+
+    def test_a_read_only_mount_is_read_and_health_says_so(self):
+        with mounted("size=32m") as directory:
+            answers = fill(directory)
+            subprocess.run(["mount", "-o", "remount,ro", directory], check=True)
+            with kept_by(directory) as server:
+                for prompt, tokens in zip(PROMPTS, answers):
+                    again, cached = ask(server, prompt)
+                    self.assertEqual(again, tokens)
+                    self.assertGreater(cached, 0)
+                ask(server, PROMPTS[0] + "This is new. " * 100)
+                await_true(lambda: "refuses writes" in str(server.request("GET", "/health")[1]))
+
+
+if __name__ == "__main__":
+    shoal_program.main()
