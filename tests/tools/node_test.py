@@ -150,6 +150,38 @@ class OtherModel(unittest.TestCase):
                 self.assertEqual((states["node.decode"], states["node.decode2"]), ("ok", "degraded"))
 
 
+class KeepsKv(unittest.TestCase):
+    """Nodes that share a KV directory."""
+
+    def ask(self, server, ids):
+        answer = server.post("/v1/completions", {"model": "guppy", "prompt": ids, "max_tokens": 24, "temperature": 0, "ignore_eos": True,
+                                                 "replay": "exact", "return_token_ids": True})
+        return answer["choices"][0]["token_ids"], answer["usage"]["prompt_cache_hit_tokens"]
+
+    def test_turns_go_on_from_the_last_one_and_from_what_dead_nodes_left(self):
+        with tempfile.TemporaryDirectory() as kept, Server("--set", "kv.store=none") as cold, \
+                Cluster(one_host().replace("config {\n  kv {", f'config {{\n  kv {{ dir: "{kept}"')) as three:
+            ids = prompt(1000)
+            said = cold.post("/tokenize", {"prompt": "And then? "})["tokens"]
+            tokens, cached = self.ask(three.front, ids)
+            self.assertEqual(cached, 0)
+            for turn in range(3):
+                if turn == 2:  # nobody has the tail any more
+                    for name in ("prefill", "decode"):
+                        three.kill(name)
+                        three.start(name)
+                    three.await_whole()
+                ids = [*ids, *tokens, *said]
+                # Tail and last blocks are kept behind the answer, and seen within 2 s: until then it is no hit.
+                limit = time.monotonic() + DEADLINE_S
+                expected = len(ids) - len(said) - 1 if turn < 2 else len(ids) // 128 * 128 - 128
+                cached = 0
+                while cached < expected and time.monotonic() < limit:
+                    tokens, cached = self.ask(three.front, ids)
+                    self.assertEqual(tokens, self.ask(cold, ids)[0])
+                self.assertGreaterEqual(cached, expected)
+
+
 class Refusals(unittest.TestCase):
     def refused(self, arguments, *words):
         done = run("node", *arguments)
