@@ -154,6 +154,7 @@ struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 // The KV store: between the parts of a node and its kv client. All local.
 struct LookUpKv { SubmissionPtr submission; };                          // router
 struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; Basis basis; std::uint64_t lineage = 0; std::optional<TailPlace> tail{}; };
+struct KvClosed { AttemptKey key; };                                    // router: its leases end
 struct LoadKv { PlacementPtr placement; };                              // prefill group
 struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
 struct KvBytes { std::vector<kernels::BlockBytes> blocks; kernels::BlockBytes tail; };
@@ -289,6 +290,7 @@ using DecodeWorkerActor = Interface<void(Rewire),
 using KvClientActor = Interface<void(Rewire),
                                 void(Ping),
                                 void(LookUpKv),  // answered by KvFound
+                                void(KvClosed),
                                 void(LoadKv),    // answered by KvLoaded
                                 void(KvLoadFailed),
                                 void(KvRead),
@@ -423,6 +425,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvHedge)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvClosed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreTail)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailKept)

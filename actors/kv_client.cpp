@@ -45,6 +45,8 @@ struct KvClient {
   Reach reach;
   Instant away_until{};
   std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
+  std::map<AttemptKey, BlockKey>
+      leases;  // last blocks of what attempts rely on; one per ledger entry
   KvQuota quota{KvQuotaLimits{}};
   TailKeeper kept{TailLimits{}};         // made here
   TailDirectory tails{kMostTails};       // of all nodes, where there is a router
@@ -52,6 +54,7 @@ struct KvClient {
 
   void start(ContextPtr node, std::uint32_t part);
   void look_up(const LookUpKv& message);
+  void closed(const KvClosed& message);
   void load(const LoadKv& message);
   void load_failed(const KvLoadFailed& message);
   void ask(const AttemptKey& key, Reading& reading);
@@ -73,6 +76,7 @@ struct KvClient {
                             std::span<const transport::BlockInfo> infos);
   bool find_tail(const Submission& submission, const KvNames& names, KvFound& found) const;
   std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
+  void lease(const Submission& submission, const KvFound& found);
   void count_hit(std::span<const transport::BlockInfo> blocks, KvTier tier) const;
   bool is_stored(const KvBlock& block) const;
   bool are_others(const Reading& reading) const;
@@ -131,9 +135,28 @@ void KvClient::look_up(const LookUpKv& message) {
     find_hit(submission, *names, found);
   }
   found.names = names;
+  lease(submission, found);
   seat.node->metrics.kv_misses += found.reuse.hit > 0 || found.tail ? 0 : 1;
   ++seat.progress;
   notify(seat.wiring->here().router, std::move(found));
+}
+
+// For as long as the attempt may live, unless it is closed before.
+void KvClient::lease(const Submission& submission, const KvFound& found) {
+  const auto blocks = static_cast<std::size_t>(found.reuse.hit / kBlockTokens);
+  if (blocks > 0) {
+    const BlockKey& last = found.names->keys[blocks - 1];
+    store->hold(last, submission.deadline - seat.node->now());
+    leases.insert_or_assign(found.key, last);
+    seat.node->metrics.kv_leases = std::ssize(leases);
+  }
+}
+
+void KvClient::closed(const KvClosed& message) {
+  if (const auto lease = leases.extract(message.key)) {
+    store->release(lease.mapped());
+    seat.node->metrics.kv_leases = std::ssize(leases);
+  }
 }
 
 // A first attempt takes what its mode allows. A later one needs the very blocks of its basis;
@@ -486,6 +509,7 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
         self->state.seat.answer_ping(!self->state.readings.empty(), self->state.trouble());
       },
       [self](const LookUpKv& m) { self->state.look_up(m); },
+      [self](const KvClosed& m) { self->state.closed(m); },
       [self](const LoadKv& m) {
         self->state.load(m);
         send_after(self, self->state.seat.node->options.kv_hedge, KvHedge{m.placement->key()});

@@ -39,6 +39,7 @@ constexpr Row kRows[] = {
     {"shoal_kv_loads_failed_total", "counter", "Loads that ended in another attempt.", &NodeMetrics::kv_loads_failed},
     {"shoal_kv_corrupt_total", "counter", "Loads that met a damaged block.", &NodeMetrics::kv_corrupt},
     {"shoal_kv_loads_hedged_total", "counter", "Loads that were read a second time.", &NodeMetrics::kv_hedged},
+    {"shoal_kv_leases", "gauge", "Attempts whose blocks are held in the KV store.", &NodeMetrics::kv_leases},
     {"shoal_kv_tails", "gauge", "Tails of answers that this node keeps.", &NodeMetrics::kv_tails},
     {"shoal_kv_tail_bytes", "gauge", "Their bytes.", &NodeMetrics::kv_tail_bytes},
     {"shoal_kv_blocks_stored_total", "counter", "Blocks that the KV store took.", &NodeMetrics::kv_stored},

@@ -62,6 +62,7 @@ struct NodeMetrics {
   Value kv_loads_failed{0};
   Value kv_corrupt{0};
   Value kv_hedged{0};
+  Value kv_leases{0};      // gauge
   Value kv_tails{0};       // gauge
   Value kv_tail_bytes{0};  // gauge
   Value kv_stored{0};      // blocks

@@ -546,6 +546,9 @@ void Router::count_end(const Entry& entry, const Cause& cause) {
 void Router::forget_if_over(RequestId request) {
   const auto entry = ledger.find(request);
   if (is_terminal(entry->second.state)) {
+    if (seat.wiring->kv_client) {
+      notify(seat.wiring->kv_client, KvClosed{entry->second.key()});
+    }
     ledger.erase(entry);
     count_open();
   }

@@ -10,6 +10,10 @@ namespace shoal {
 // Milliseconds since 1970 on the wall clock port.
 using WallMillis = std::int64_t;
 
+constexpr WallMillis to_millis(Nanos time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
 struct BlockUse {
   TtlClass ttl = TtlClass::kChat;
   std::uint32_t number = 0;  // of the block in its sequence

@@ -250,12 +250,13 @@ BlockPlace BlockIndex::hide(Entry& entry) {
 
 // Takes out a hidden entry with nothing behind it, and those before it that are left so. Returns
 // the leaf that this makes, if any.
-std::uint32_t BlockIndex::release(std::uint32_t entry) {
+std::uint32_t BlockIndex::free(std::uint32_t entry) {
   while (true) {
     Entry& e = at(entry);
     const std::uint32_t parent = e.parent;
     const std::uint32_t last_use = e.last_use;
     slots_.erase(tag_of(e.key.data()), entry);
+    held_.erase(entry);
     e.link = std::exchange(free_, entry);
     if (parent == kNone) {
       return kNone;
@@ -276,7 +277,7 @@ std::uint32_t BlockIndex::release(std::uint32_t entry) {
 std::uint32_t BlockIndex::forget(std::uint32_t leaf, std::vector<BlockPlace>& places) {
   remove_leaf(leaf);
   places.push_back(hide(at(leaf)));
-  return release(leaf);
+  return free(leaf);
 }
 
 std::optional<BlockPlace> BlockIndex::erase(const BlockKey& key) {
@@ -290,6 +291,28 @@ std::optional<BlockPlace> BlockIndex::erase(const BlockKey& key) {
   std::vector<BlockPlace> places;
   forget(entry, places);
   return places.front();
+}
+
+void BlockIndex::hold(const BlockKey& leaf, WallMillis until, WallMillis now) {
+  std::erase_if(held_, [now](const auto& hold) { return hold.second.until <= now; });
+  const std::uint32_t entry = entry_of(leaf);
+  if (entry != kNone && at(entry).is_visible != 0) {
+    Hold& hold = held_[entry];
+    ++hold.count;
+    hold.until = std::max(hold.until, until);
+  }
+}
+
+void BlockIndex::release(const BlockKey& leaf) {
+  const auto hold = held_.find(entry_of(leaf));
+  if (hold != held_.end() && --hold->second.count == 0) {
+    held_.erase(hold);
+  }
+}
+
+bool BlockIndex::is_held(std::uint32_t entry, WallMillis now) const {
+  const auto hold = held_.find(entry);
+  return hold != held_.end() && hold->second.until > now;
 }
 
 std::size_t BlockIndex::longest_hit(std::span<const BlockKey> keys, bool exact_only) const {
@@ -312,7 +335,8 @@ bool BlockIndex::goes_later(const Candidate& a, const Candidate& b) {
 
 BlockIndex::Candidate BlockIndex::candidate(std::uint32_t leaf, WallMillis now) const {
   const Entry& e = at(leaf);
-  return {.worth = policy_.worth(use_of(e), now),
+  const bool held = is_held(leaf, now);
+  return {.worth = held ? std::numeric_limits<std::int64_t>::max() : policy_.worth(use_of(e), now),
           .last_use = e.last_use,
           .number = e.number,
           .entry = leaf};
@@ -372,7 +396,7 @@ std::vector<BlockPlace> BlockIndex::expire(const std::array<std::int64_t, kTtlCl
   for (; looks > 0 && !leaves_.empty(); ++cursor_) {
     cursor_ = cursor_ < leaves_.size() ? cursor_ : 0;
     std::uint32_t leaf = leaves_[cursor_];
-    for (--looks; leaf != kNone && is_expired(at(leaf)); --looks) {
+    for (--looks; leaf != kNone && is_expired(at(leaf)) && !is_held(leaf, now); --looks) {
       leaf = forget(leaf, places);
     }
   }

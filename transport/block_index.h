@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "schemas/block_key.h"
@@ -88,6 +89,13 @@ class BlockIndex {
   // Used together with all blocks before it, when `turn` new blocks are to be written behind.
   void touch(const BlockKey& leaf, std::uint32_t turn, WallMillis now);
 
+  // A lease: until then, or until as many releases as holds, it and all blocks before it do not
+  // expire, and they are evicted only when nothing else is left.
+  void hold(const BlockKey& leaf, WallMillis until, WallMillis now);
+  void release(const BlockKey& leaf);
+
+  std::int64_t held() const { return static_cast<std::int64_t>(held_.size()); }
+
   // How many leading keys are visible, by bisection.
   std::size_t longest_hit(std::span<const BlockKey> keys, bool exact_only) const;
 
@@ -144,6 +152,11 @@ class BlockIndex {
     std::uint32_t entry = 0;
   };
 
+  struct Hold {
+    std::int64_t count = 0;
+    WallMillis until = 0;
+  };
+
   static std::uint32_t tag_of(const std::byte* key);
   static bool goes_later(const Candidate& a, const Candidate& b);
 
@@ -166,7 +179,8 @@ class BlockIndex {
   void report(Entry& entry, bool is_written);
 
   BlockPlace hide(Entry& entry);
-  std::uint32_t release(std::uint32_t entry);
+  std::uint32_t free(std::uint32_t entry);
+  bool is_held(std::uint32_t entry, WallMillis now) const;
   std::uint32_t forget(std::uint32_t leaf, std::vector<BlockPlace>& places);
   Candidate candidate(std::uint32_t leaf, WallMillis now) const;
   std::vector<Candidate> candidates(WallMillis now);
@@ -179,6 +193,7 @@ class BlockIndex {
   std::uint32_t entries_ = 0;  // of all chunks, free ones too
   std::uint32_t free_ = kNone;
   std::vector<std::uint32_t> leaves_;
+  std::unordered_map<std::uint32_t, Hold> held_;  // by entry
   std::int64_t visible_ = 0;
   std::size_t cursor_ = 0;     // of expire()
   std::uint64_t sampled_ = 0;  // counts draws

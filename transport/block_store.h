@@ -68,6 +68,12 @@ class BlockStore {
   // its sequence is about to write behind it; 0: not known.
   virtual void touch(const BlockKey& leaf, std::uint32_t turn) = 0;
 
+  // A lease on a block and all before it, by whoever relies on them for some time: this process
+  // neither lets them expire nor drives them out, unless nothing else is left, until as many
+  // releases as holds, or for `time`. Other processes see it as a use alone.
+  virtual void hold(const BlockKey& leaf, Nanos time) = 0;
+  virtual void release(const BlockKey& leaf) = 0;
+
   // Forgets a block; its bytes come back when the store cleans up. False: it was not there.
   virtual bool drop(const BlockKey& key) = 0;
 
@@ -81,6 +87,7 @@ class BlockStore {
     Bytes garbage{0};         // on the medium, and of no visible record
     Bytes queued{0};
     Bytes index{0};  // memory
+    std::int64_t held = 0;
     std::int64_t puts = 0;
     std::int64_t gets = 0;
     std::int64_t misses = 0;   // gets of blocks that were not there

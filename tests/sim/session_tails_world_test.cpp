@@ -67,9 +67,21 @@ std::int64_t prefill_rows(World& world) {
   return rows;
 }
 
+bool nothing_leased(World& world) {
+  for (std::uint32_t n = 0; n < world.size(); ++n) {
+    if (world.alive(NodeId{n}) && world.node(NodeId{n}).metrics().kv_leases != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool is_quiet(World& world) {
-  return world.run([&world] { return world.memory_is_free() && world.nothing_offered(); },
-                   seconds(60));
+  return world.run(
+      [&world] {
+        return world.memory_is_free() && world.nothing_offered() && nothing_leased(world);
+      },
+      seconds(60));
 }
 
 const std::vector<std::vector<NodeRoles>> kClusters = {

@@ -45,6 +45,10 @@ class SharedBlocks::Port final : public transport::BlockStore {
 
   void touch(const BlockKey&, std::uint32_t) override {}
 
+  void hold(const BlockKey&, Nanos) override {}
+
+  void release(const BlockKey&) override {}
+
   bool drop(const BlockKey& key) override {
     const bool was_there = find(key).has_value();
     if (was_there) {

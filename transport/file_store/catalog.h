@@ -68,6 +68,14 @@ class Catalog {
   // A block that was copied. False: it is not where it was any more.
   bool move(const BlockKey& key, const BlockPlace& from, const BlockPlace& to);
 
+  void hold(const BlockKey& leaf, WallMillis until, WallMillis now) {
+    index_.hold(leaf, until, now);
+  }
+
+  void release(const BlockKey& leaf) { index_.release(leaf); }
+
+  std::int64_t held() const { return index_.held(); }
+
   void touch(const BlockKey& leaf, std::uint32_t turn, WallMillis when) {
     index_.touch(leaf, turn, when);
   }

@@ -71,6 +71,17 @@ class FileStore final : public BlockStore {
     }
   }
 
+  void hold(const BlockKey& leaf, Nanos time) override {
+    const std::lock_guard lock(core_->mutex);
+    const WallMillis now = core_->params.wall();
+    core_->catalog.hold(leaf, now + to_millis(time), now);
+  }
+
+  void release(const BlockKey& leaf) override {
+    const std::lock_guard lock(core_->mutex);
+    core_->catalog.release(leaf);
+  }
+
   bool drop(const BlockKey& key) override {
     const std::lock_guard lock(core_->mutex);
     const auto found = core_->catalog.find(key);

@@ -88,6 +88,7 @@ BlockStore::Use StoreCore::use() const {
   use.garbage = catalog.medium() - catalog.bytes();
   use.queued = Bytes(puts.queued());
   use.index = catalog.memory();
+  use.held = catalog.held();
   use.opening = is_opening;
   return use;
 }

@@ -70,6 +70,17 @@ class MemoryBlocks final : public BlockStore {
     index_.touch(leaf, turn, params_.wall());
   }
 
+  void hold(const BlockKey& leaf, Nanos time) override {
+    const std::lock_guard lock(mutex_);
+    const WallMillis now = params_.wall();
+    index_.hold(leaf, now + to_millis(time), now);
+  }
+
+  void release(const BlockKey& leaf) override {
+    const std::lock_guard lock(mutex_);
+    index_.release(leaf);
+  }
+
   bool drop(const BlockKey& key) override {
     const std::lock_guard lock(mutex_);
     const auto place = index_.erase(key);
@@ -93,6 +104,7 @@ class MemoryBlocks final : public BlockStore {
     use.blocks = index_.size();
     use.bytes = Bytes(bytes_);
     use.index = index_.bytes();
+    use.held = index_.held();
     return use;
   }
 
