@@ -7,19 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "actors/kv_search.h"
 #include "actors/placement.h"
 #include "actors/policy/kv_quota.h"
-#include "actors/policy/kv_reuse.h"
 
 namespace shoal {
 namespace {
 
 // A store that did not answer is not asked for so long: requests are computed whole instead.
 constexpr Nanos kAwayPause = std::chrono::seconds(5);
-// Likewise for hits that could not be loaded. By then the blocks are stored anew and seen here.
-constexpr Nanos kSuspectPause = std::chrono::seconds(10);
-constexpr std::size_t kSuspects = 1024;
-constexpr std::size_t kMostTails = 65'536;
 
 struct KvClient {
   static inline const char* name = "kv_client";
@@ -42,15 +38,13 @@ struct KvClient {
   transport::BlockStore* store = nullptr;
   std::uint64_t layout = 0;
   std::uint64_t numeric = 0;
-  Reach reach;
   Instant away_until{};
   std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
   KvQuota quota{KvQuotaLimits{}};
-  TailKeeper kept{TailLimits{}};         // made here
-  TailDirectory tails{kMostTails};       // of all nodes, where there is a router
-  std::map<BlockKey, Instant> suspects;  // last blocks of hits, until when
+  TailKeeper kept{TailLimits{}};    // made here
+  std::optional<KvSearch> search;
 
   void start(ContextPtr node, std::uint32_t part);
   void look_up(const LookUpKv& message);
@@ -70,19 +64,13 @@ struct KvClient {
   static bool is_away(Code code);
   BlockKey root_of(const std::string& tenant) const;
   bool may_reuse(const Submission& submission) const;
-  void find_hit(const Submission& submission, const KvNames& names, KvFound& found) const;
-  static bool is_of_session(const TailHit& tail,
-                            std::span<const BlockKey> keys,
-                            std::span<const transport::BlockInfo> infos);
-  bool find_tail(const Submission& submission, const KvNames& names, KvFound& found) const;
-  std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
   void lease(const Submission& submission, const KvFound& found);
-  void count_hit(std::span<const transport::BlockInfo> blocks, KvTier tier) const;
+  void count_hit(const KvHit& hit) const;
   bool is_stored(const KvBlock& block) const;
   bool are_others(const Reading& reading) const;
   void ask_for_tail(const AttemptKey& key, Reading& reading);
   void finish(std::map<AttemptKey, Reading>::iterator reading);
-  void fail(std::map<AttemptKey, Reading>::iterator reading, const Error& error);
+  void give_up(std::map<AttemptKey, Reading>::iterator reading, const Error& error);
   void look_into(std::span<const KvWanted> wanted, const Error& error);
   void show_kept() const;
   std::string trouble() const;
@@ -94,7 +82,7 @@ void KvClient::start(ContextPtr node, std::uint32_t part) {
   store = seat.node->kv.store;
   layout = text_digest(seat.node->shape.block_layout);
   numeric = text_digest(seat.node->shape.numeric_id);
-  reach = reach_of(seat.node->shape);
+  search.emplace(*store, reach_of(seat.node->shape));
   quota = KvQuota(seat.node->options.kv_quota);
   kept = TailKeeper(seat.node->options.tails);
 }
@@ -110,29 +98,17 @@ bool KvClient::may_reuse(const Submission& submission) const {
   return submission.attempt.value < seat.node->options.attempts && seat.node->now() >= away_until;
 }
 
-// Of the blocks from the first one on. A block whose parent was forgotten ends them.
-std::vector<transport::BlockInfo> KvClient::leading(std::span<const BlockKey> keys,
-                                                    bool exact_only) const {
-  std::vector<transport::BlockInfo> there;
-  for (const BlockKey& key : keys.first(transport::longest_hit(*store, keys, exact_only))) {
-    const auto info = store->find(key);
-    if (!info || (exact_only && info->provenance != Provenance::kExact)) {
-      break;
-    }
-    there.push_back(*info);
-  }
-  return there;
-}
-
 void KvClient::look_up(const LookUpKv& message) {
   const Submission& submission = *message.submission;
   const auto names =
       std::make_shared<const KvNames>(name_blocks(root_of(submission.tenant), submission));
-  KvFound found = find_nothing(submission, reach);
-  std::erase_if(suspects,
-                [now = seat.node->now()](const auto& suspect) { return suspect.second <= now; });
-  if (may_reuse(submission) && !find_tail(submission, *names, found)) {
-    find_hit(submission, *names, found);
+  KvFound found = find_nothing(submission, reach_of(seat.node->shape));
+  if (may_reuse(submission)) {
+    const std::optional<KvHit> hit = search->find(submission, *names, seat.node->now());
+    if (hit) {
+      found = hit->found;
+      count_hit(*hit);
+    }
   }
   found.names = names;
   lease(submission, found);
@@ -159,83 +135,18 @@ void KvClient::closed(const KvClosed& message) {
   }
 }
 
-// A first attempt takes what its mode allows. A later one needs the very blocks of its basis;
-// beyond them, and where its basis has none, blocks that any run would have computed.
-void KvClient::find_hit(const Submission& submission, const KvNames& names, KvFound& found) const {
-  const ReuseAsk ask = reuse_ask(submission);
-  const Position below = ask.basis && ask.mode == BasisMode::kBounded ? ask.basis->hit : 0;
-  const bool exact_only = ask.mode == BasisMode::kExact || (ask.basis && below == 0);
-  const auto infos = leading(names.keys, exact_only);
-  const Position there = std::ssize(infos) * kBlockTokens;
-  const auto lineage = [&names, &infos](Position tokens) {
-    const auto blocks = static_cast<std::size_t>(tokens / kBlockTokens);
-    return lineage_of(std::span(names.keys).first(blocks), std::span(infos).first(blocks));
-  };
-  if (below > there || (below > 0 && lineage(below) != ask.basis->lineage)) {
-    return;
-  }
-  const KvReuse reuse = plan_reuse(ask, below > 0 ? below : there, reach);
-  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
-  if (blocks > 0 && !suspects.contains(names.keys[blocks - 1])) {
-    found.reuse = reuse;
-    found.lineage = lineage(reuse.hit);
-    found.basis = basis_behind(ask, reuse, found.lineage, reach);
-    count_hit(std::span(infos).first(blocks), KvTier::kStore);
-  }
-}
-
-// Of a session that looked back less far than others: what it took, and then what it computed.
-bool KvClient::is_of_session(const TailHit& tail,
-                             std::span<const BlockKey> keys,
-                             std::span<const transport::BlockInfo> infos) {
-  const auto below = static_cast<std::size_t>(tail.basis.hit / kBlockTokens);
-  const auto own = infos.subspan(below);
-  return lineage_of(keys.first(below), infos.first(below)) == tail.basis.lineage &&
-         std::all_of(own.begin(), own.end(), [](const transport::BlockInfo& info) {
-           return info.provenance == Provenance::kBounded;
-         });
-}
-
-// Its numbers are those of the session before, so its blocks must be too: any run would have
-// computed them, or that session did.
-bool KvClient::find_tail(const Submission& submission, const KvNames& names, KvFound& found) const {
-  const ReuseAsk ask = reuse_ask(submission);
-  const auto hit = tails.find(
-      ask, names.root, names.keys, [&submission](Position p) { return token_at(submission, p); });
-  if (!hit) {
-    return false;
-  }
-  const KvReuse reuse = plan_tail(ask, *hit, reach);
-  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
-  const bool is_exact = hit->basis.mode == BasisMode::kExact || hit->basis.hit == 0;
-  const auto keys = std::span(names.keys).first(blocks);
-  const auto infos = leading(keys, is_exact);
-  if (infos.size() < blocks || (blocks > 0 && suspects.contains(keys[blocks - 1]))) {
-    return false;
-  }
-  if (!is_exact && !is_of_session(*hit, keys, infos)) {
-    return false;
-  }
-  found.reuse = reuse;
-  found.basis = ask.basis ? *ask.basis : tail_basis(ask, *hit, reach);
-  found.lineage = lineage_of(keys, infos);
-  found.tail = hit->place;
-  count_hit(infos, KvTier::kTail);
-  return true;
-}
-
 // As old as its last block was, as sure as its least sure one.
-void KvClient::count_hit(std::span<const transport::BlockInfo> blocks, KvTier tier) const {
-  const bool is_exact = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) {
+void KvClient::count_hit(const KvHit& hit) const {
+  const bool is_exact = std::all_of(hit.blocks.begin(), hit.blocks.end(), [](const auto& block) {
     return block.provenance == Provenance::kExact;
   });
+  const auto tier = static_cast<std::size_t>(hit.found.tail ? KvTier::kTail : KvTier::kStore);
   const auto provenance =
       static_cast<std::size_t>(is_exact ? Provenance::kExact : Provenance::kBounded);
-  const int age = blocks.empty() ? 0 : kv_age(seat.node->kv.wall() - blocks.back().last_use);
-  ++seat.node->metrics.kv_hits.at(static_cast<std::size_t>(tier))
-        .at(provenance)
-        .at(static_cast<std::size_t>(age));
-  seat.node->metrics.kv_hit_tokens += std::ssize(blocks) * kBlockTokens;
+  const int age =
+      hit.blocks.empty() ? 0 : kv_age(seat.node->kv.wall() - hit.blocks.back().last_use);
+  ++seat.node->metrics.kv_hits.at(tier).at(provenance).at(static_cast<std::size_t>(age));
+  seat.node->metrics.kv_hit_tokens += hit.found.tail ? hit.found.reuse.start : hit.found.reuse.hit;
 }
 
 void KvClient::load(const LoadKv& message) {
@@ -287,11 +198,11 @@ void KvClient::ask_for_tail(const AttemptKey& key, Reading& reading) {
     notify(me,
            TailRead{key,
                     bytes ? Result<kernels::BlockBytes>(bytes)
-                          : ::shoal::fail(Code::kNotFound, "the session's tail is gone")});
+                          : fail(Code::kNotFound, "the session's tail is gone")});
     return;
   }
   if (seat.node->transport() == nullptr) {
-    notify(me, TailRead{key, ::shoal::fail(Code::kNotFound, "the tail is another node's")});
+    notify(me, TailRead{key, fail(Code::kNotFound, "the tail is another node's")});
     return;
   }
   seat.node->transport()->fetch(
@@ -306,8 +217,8 @@ void KvClient::tail_read(const TailRead& message) {
     return;
   }
   if (!message.bytes) {
-    tails.drop(*entry->second.wants_tail);
-    fail(entry, message.bytes.error());
+    // That it did not come in time says nothing of the store.
+    give_up(entry, Error{Code::kNotFound, "its session's tail: " + message.bytes.error().message});
     return;
   }
   entry->second.tail = *message.bytes;
@@ -337,18 +248,10 @@ bool KvClient::is_away(Code code) {
 }
 
 void KvClient::load_failed(const KvLoadFailed& message) {
-  const Placement& placement = *message.placement;
-  const Instant now = seat.node->now();
   if (is_away(message.code)) {
-    away_until = now + kAwayPause;
-    return;
-  }
-  if (placement.tail) {
-    tails.drop(*placement.tail);
-  }
-  if (placement.span.reuse.hit > 0 && suspects.size() < kSuspects) {
-    const auto blocks = static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
-    suspects[placement.kv->keys.at(blocks - 1)] = now + kSuspectPause;
+    away_until = seat.node->now() + kAwayPause;
+  } else {
+    search->avoid(*message.placement, seat.node->now());
   }
 }
 
@@ -363,7 +266,7 @@ void KvClient::read(KvRead& message) {
                                 [](const auto& block) { return !block.has_value(); });
   --reading.awaited;
   if (reading.are_others || are_others(reading)) {
-    fail(entry, Error{Code::kPeerLost, "other blocks took the place of those that were found"});
+    give_up(entry, Error{Code::kPeerLost, "other blocks took the place of those that were found"});
   } else if (bad == message.blocks.end()) {
     reading.blocks.emplace();
     for (transport::Loaded& block : message.blocks) {
@@ -374,7 +277,7 @@ void KvClient::read(KvRead& message) {
   } else if (reading.awaited == 0 && !reading.blocks) {
     const auto first = static_cast<std::size_t>(bad - message.blocks.begin());
     look_into(std::span<const KvWanted>(reading.wanted).subspan(first), bad->error());
-    fail(entry, bad->error());
+    give_up(entry, bad->error());
   }
 }
 
@@ -389,7 +292,7 @@ void KvClient::finish(std::map<AttemptKey, Reading>::iterator reading) {
   readings.erase(reading);
 }
 
-void KvClient::fail(std::map<AttemptKey, Reading>::iterator reading, const Error& error) {
+void KvClient::give_up(std::map<AttemptKey, Reading>::iterator reading, const Error& error) {
   ++seat.progress;
   ++seat.node->metrics.kv_loads_failed;
   seat.node->log.event(LogLevel::kWarning,
@@ -477,18 +380,19 @@ void KvClient::store_tail(const StoreTail& message) {
 }
 
 void KvClient::tail_kept(const TailKept& message) {
-  tails.add(message.tail, message.place, seat.node->now() + message.life);
+  search->tails().add(message.tail, message.place, seat.node->now() + message.life);
 }
 
 void KvClient::rewire(const Rewire& message) {
   const WiringPtr before = std::exchange(seat.wiring, message.wiring);
-  tails.drop_if([this, &before](NodeId node) { return seat.wiring->lost(before->site(node)); });
+  search->tails().drop_if(
+      [this, &before](NodeId node) { return seat.wiring->lost(before->site(node)); });
 }
 
 void KvClient::tick() {
   const Instant now = seat.node->now();
   kept.expire(now);
-  tails.expire(now);
+  search->tails().expire(now);
   show_kept();
 }
 
