@@ -15,9 +15,10 @@ namespace shoal {
 namespace {
 
 constexpr std::size_t kPlaces = 8;
-// Enough for hundreds of sequences in every kind that matters (2 MiB).
-constexpr std::uint64_t kLeastRecords = std::uint64_t{1} << 17;
-// Of larger stores, so much a block (2 bytes).
+// Of small stores, so many a block; enough for hundreds of sequences in every kind that matters
+// (2 MiB); of large stores, one for so many blocks (2 bytes a block).
+constexpr std::uint64_t kRecordsABlock = 32;
+constexpr std::uint64_t kRecords = std::uint64_t{1} << 17;
 constexpr std::uint64_t kBlocksARecord = 8;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 32;
 
@@ -61,7 +62,8 @@ void KvWorth::begin(const BlockUse& first) {
   const std::int64_t blocks =
       std::clamp<std::int64_t>(std::min(room_.blocks, by_pages), 1, kMostBlocks);
   const auto most = static_cast<std::uint64_t>(blocks);
-  const std::uint64_t records = std::max(kLeastRecords, std::bit_ceil(most / kBlocksARecord));
+  const std::uint64_t records =
+      std::bit_ceil(std::max(std::min(kRecordsABlock * most, kRecords), most / kBlocksARecord));
   every_ = std::bit_ceil(std::max<std::uint64_t>(1, 2 * most / records));
   places_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(most / every_));
   sample_.resize(records);

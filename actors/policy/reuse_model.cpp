@@ -259,30 +259,29 @@ Ages Fit::hazard(const Seen& seen) const {
   return hazard;
 }
 
-// The best rate from every age on. Later ages cannot better it where none is above it.
+// Ages that are kept together: whoever begins the first goes on to the last.
+struct Stretch {
+  double used = 0;     // the chance of a use in it
+  double seconds = 0;  // kept in it, on average
+};
+
+// The best rate from every age on. From the last age to the first: one goes on as long as what
+// follows has a better rate than all so far.
 std::array<std::int64_t, ReuseModel::kAges> worth_of(const Ages& hazard) {
-  Ages stays{};    // the chance of no use in an age
-  Ages seconds{};  // kept in it, on average
-  Ages most{};     // hazard from there on
-  double above = 0;
+  std::array<std::int64_t, ReuseModel::kAges> worth{};
+  std::vector<Stretch> later;  // the next one last
   for (int age = ReuseModel::kAges - 1; age >= 0; --age) {
     const auto a = static_cast<std::size_t>(age);
-    stays[a] = 1 / (1 + hazard[a] * width_of(age));
-    seconds[a] = width_of(age) * (1 + stays[a]) / 2;
-    above = std::max(above, hazard[a]);
-    most[a] = above;
-  }
-  std::array<std::int64_t, ReuseModel::kAges> worth{};
-  for (std::size_t from = 0; from < hazard.size(); ++from) {
-    double unused = 1;
-    double kept = 0;
-    double best = 0;
-    for (std::size_t a = from; a < hazard.size() && most[a] > best; ++a) {
-      kept += unused * seconds[a];
-      unused *= stays[a];
-      best = std::max(best, (1 - unused) / kept);
+    const double stays = 1 / (1 + hazard[a] * width_of(age));
+    Stretch here{.used = 1 - stays, .seconds = width_of(age) * (1 + stays) / 2};
+    while (!later.empty() && later.back().used * here.seconds > here.used * later.back().seconds) {
+      const double unused = 1 - here.used;
+      here.used += unused * later.back().used;
+      here.seconds += unused * later.back().seconds;
+      later.pop_back();
     }
-    worth[from] = static_cast<std::int64_t>(std::min(best, kMostRate) * kUnits);
+    worth[a] = static_cast<std::int64_t>(std::min(here.used / here.seconds, kMostRate) * kUnits);
+    later.push_back(here);
   }
   return worth;
 }
