@@ -1,13 +1,16 @@
 // The file row in a directory that was named, or else in the user's cache directory.
 #include "tools/kv_plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
 
+#include "actors/kv_eviction.h"
 #include "tools/model_digest.h"
 #include "tools/process_ports.h"
+#include "transport/file_store/file_store.h"
 #include "transport/registry.h"
 
 namespace shoal::tools {
@@ -26,15 +29,22 @@ fs::path user_cache() {
   return home != nullptr && fs::path(home).is_absolute() ? fs::path(home) / ".cache" : fs::path();
 }
 
-// Until better is known: what was used longest ago goes first.
-std::int64_t by_last_use(const BlockUse& use, WallMillis) {
-  return use.last_use;
+// The pages of the blocks that a store has at most.
+std::int64_t visible_pages(const Config& config) {
+  const std::int64_t percent = config.kv().store() == "file" ? transport::kVisiblePercent : 100;
+  return std::max<std::int64_t>(1, config.kv().store_bytes() / kKvRecordAlign * percent / 100);
+}
+
+transport::BlockPolicy eviction_of(const Config& config, std::int64_t blocks) {
+  const auto& cost = config.prefill().cost();
+  return evict_by_worth(CostModel({.row_ps = cost.token_ps(), .pair_fs = cost.pair_fs()}),
+                        {.blocks = blocks, .pages = visible_pages(config)});
 }
 
 Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config, fs::path directory) {
   transport::BlockStoreParams params;
   params.limits.bytes = Bytes(config.kv().store_bytes());
-  params.policy.worth = by_last_use;
+  params.policy = eviction_of(config, params.limits.blocks);
   params.now = monotonic_now;
   params.wall = unix_millis_now;
   params.directory = std::move(directory);

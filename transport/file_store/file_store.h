@@ -6,6 +6,7 @@
 // store (readers + 2), never an operation beyond its deadline; stop() leaves such threads behind.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,10 @@
 namespace shoal::transport {
 
 inline constexpr char kVersionFile[] = "shoal-kv";
+
+// Of the ceiling: what is visible stays below it, so that segments have garbage by the time the
+// files reach the ceiling itself.
+inline constexpr std::int64_t kVisiblePercent = 70;
 
 // kMisconfigured: the directory cannot be had, or holds a store of another version; kUnavailable:
 // it does not answer, or has no io_uring where that is asked for.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "transport/file_store/file_store.h"
 #include "transport/file_store/store_core.h"
 
 namespace shoal::transport {
@@ -17,9 +18,7 @@ constexpr WallMillis kDead = 600'000;
 constexpr std::chrono::seconds kGrace(60);
 // Touches and drops are written every so many rounds.
 constexpr std::int64_t kSlowRounds = 10;
-// Of the ceiling, percent. What is visible stays below the first, so that segments have garbage by
-// the time the files reach the second; from there on blocks are copied together.
-constexpr std::int64_t kVisiblePercent = 70;
+// Of the ceiling, percent: from there on blocks are copied together.
 constexpr std::int64_t kCompactPercent = 90;
 // A segment with more alive than this is not worth copying.
 constexpr std::int64_t kCopyPercent = 90;
