@@ -117,6 +117,9 @@ Result<TraceRequest> request_of(const std::string& text) {
     }
     request.session = line["session"];
   }
+  if (const auto kind = line.find("kind"); kind != line.end() && kind->is_string()) {
+    request.kind = *kind;
+  }
   TRY(request.blocks, block_runs(line, request.input_tokens));
   return request;
 }

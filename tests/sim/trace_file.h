@@ -22,6 +22,7 @@ struct TraceRequest {
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   std::string session;  // empty: none
+  std::string kind;     // empty: not known
   std::optional<std::int64_t> think_ms;
   std::vector<BlockRun> blocks;  // of the prompt; none: it shares nothing
 };
