@@ -416,12 +416,47 @@ void add_kv(CLI::App& app, CommandLine& line) {
   }
 }
 
+// A share, "5%", or a number of blocks.
+CLI::Validator capacity() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const bool is_share = text.ends_with('%');
+        const std::string number = is_share ? text.substr(0, text.size() - 1) : text;
+        double value = 0;
+        return CLI::detail::lexical_cast(number, value) && value > 0 &&
+                       value <= (is_share ? 100 : 1e9)
+                   ? std::string()
+                   : "'" + text + "': expected a share of the blocks like 5%, or a number of them";
+      },
+      "SHARE% | BLOCKS");
+}
+
+void add_bench_kv_trace(CLI::App& kv, BenchKvTraceOptions& o) {
+  CLI::Option* trace =
+      kv.add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
+          ->check(CLI::ExistingFile);
+  kv.add_option("--capacity", o.capacities, "of the different blocks, or so many")
+      ->check(capacity())
+      ->needs(trace)
+      ->capture_default_str();
+  kv.add_option("--policy", o.policies, "eviction: as shipped, LRU, or the best there is")
+      ->check(CLI::IsMember({"ours", "lru", "optimal"}))
+      ->needs(trace)
+      ->capture_default_str();
+  kv.add_option("--requests", o.requests, "the first so many of each trace; 0: all")
+      ->check(CLI::Range(0, 1000000000))
+      ->needs(trace)
+      ->capture_default_str();
+}
+
 void add_bench_kv(CLI::App& bench, CommandLine& line) {
-  CLI::App* kv = bench.add_subcommand("kv", "put, get and restart of a KV store on a disk");
+  CLI::App* kv = bench.add_subcommand(
+      "kv", "put, get and restart of a KV store on a disk, or what one hits of recorded requests");
   BenchKvOptions& o = line.bench_kv;
-  kv->add_option("directory", o.directory, "an empty or new directory on it; emptied afterwards")
-      ->check(not_empty())
-      ->required();
+  CLI::Option* directory =
+      kv->add_option(
+            "directory", o.directory, "an empty or new directory on it; emptied afterwards")
+          ->check(not_empty());
   kv->add_option("--blocks", o.blocks, "blocks that are put and got")
       ->check(CLI::Range(32, 10000000))
       ->capture_default_str();
@@ -432,8 +467,20 @@ void add_bench_kv(CLI::App& bench, CommandLine& line) {
         "--restart-blocks", o.restart_blocks, "blocks of the store that is opened; 0: none")
       ->check(CLI::Range(0, 100000000))
       ->capture_default_str();
-  kv->footer("Example:\n  shoal bench kv /data/bench --blocks 8000");
-  kv->callback([&line] { line.status = run_bench_kv(line.bench_kv); });
+  add_bench_kv_trace(*kv, line.bench_kv_trace);
+  kv->get_option("--trace")->excludes(directory);
+  kv->footer(
+      "Examples:\n  shoal bench kv /data/bench --blocks 8000\n"
+      "  shoal bench kv --trace tests/sim/traces/chat-800.jsonl.gz --capacity 5% 10%");
+  kv->callback([&line] {
+    if (!line.bench_kv_trace.traces.empty()) {
+      line.status = run_bench_kv_trace(line.bench_kv_trace);
+    } else if (line.bench_kv.directory.empty()) {
+      throw CLI::RequiredError("directory or --trace");
+    } else {
+      line.status = run_bench_kv(line.bench_kv);
+    }
+  });
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {

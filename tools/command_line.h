@@ -33,6 +33,7 @@ struct CommandLine {
   TokenizeOptions tokenize;
   BenchEngineOptions bench_engine;
   BenchKvOptions bench_kv;
+  BenchKvTraceOptions bench_kv_trace;
   SimOptions sim;
   KvOptions kv;
   std::string models_directory;

@@ -74,6 +74,13 @@ struct BenchKvOptions {
   std::int64_t restart_blocks = 1'000'000;
 };
 
+struct BenchKvTraceOptions {
+  std::vector<std::string> traces;
+  std::vector<std::string> capacities{"1%", "5%", "10%", "20%", "50%", "100%"};  // or blocks
+  std::vector<std::string> policies{"ours", "lru"};
+  std::int64_t requests = 0;  // the first; 0: all
+};
+
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -114,6 +121,7 @@ int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_bench_kv(const BenchKvOptions& options);
+int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_sim(const SimOptions& options);
 int run_kv(const KvOptions& options);
 int run_models(const std::string& directory);
