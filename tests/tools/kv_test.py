@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`shoal kv` on stores that this program writes itself, byte by byte as the READMEs say."""
 import hashlib
+import json
 import os
 import re
 import struct
@@ -9,7 +10,7 @@ import time
 import unittest
 
 import shoal_program
-from shoal_program import run
+from shoal_program import ROOT, run
 
 PAGE = 4096
 VERSION = "shoal KV store, format 1\n"
@@ -205,6 +206,15 @@ class Store(unittest.TestCase):
 
 
 class Bench(unittest.TestCase):
+    def test_bench_kv_replays_recorded_requests(self):
+        trace = os.path.join(ROOT, "tests", "sim", "traces", "mixed-600.jsonl.gz")
+        done = run("bench", "kv", "--trace", trace, "--capacity", "20%", "100%", "--policy", "ours", "lru")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(line["blocks"], line["policy"]) for line in lines],
+                         [(10219, "ours"), (10219, "lru"), (51095, "ours"), (51095, "lru")])
+        self.assertEqual([line["hit"] for line in lines], [0.0389, 0.0365, 0.1132, 0.1132])
+
     def test_bench_kv_measures_and_leaves_nothing_behind(self):
         with tempfile.TemporaryDirectory() as place:
             done = run("bench", "kv", os.path.join(place, "kv"), "--blocks", "64", "--payload", "5000", "--restart-blocks", "5000")
