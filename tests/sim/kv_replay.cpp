@@ -22,6 +22,9 @@ using transport::BlockPolicy;
 
 // Any day will do.
 constexpr WallMillis kBegin = 1'700'000'000'000;
+// The index tells eighths of a second. An LRU list goes by the order of requests, so for LRU those
+// of one moment come one by one.
+constexpr WallMillis kApart = 125;
 
 // Hit rates count tokens, so a token saves the same wherever it is.
 constexpr CostCoefficients kCost{.row_ps = 15'000'000};
@@ -183,8 +186,10 @@ KvReplay replay_kv(std::span<const TraceRequest> requests,
   }
   BlockIndex index(policy_of(eviction, capacity), kBegin);
   KvReplay replay;
+  const WallMillis apart = eviction == KvEviction::kLru ? kApart : 0;
+  WallMillis now = kBegin;
   for (const TraceRequest& request : requests) {
-    const WallMillis now = kBegin + request.arrival_ms;
+    now = std::max(now + apart, kBegin + request.arrival_ms);
     const std::vector<BlockKey> keys = keys_of(request);
     const std::size_t hit = index.longest_hit(keys, false);
     if (hit > 0) {
