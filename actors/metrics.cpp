@@ -96,6 +96,10 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
            Said{"shoal_kv_store_queued_bytes", "gauge", "Bytes not written yet.", use.queued.value},
            Said{"shoal_kv_store_index_bytes", "gauge", "Memory of its index.", use.index.value},
            Said{"shoal_kv_store_writable", "gauge", "0: it refuses writes.", use.writable ? 1 : 0},
+           Said{"shoal_kv_store_opening",
+                "gauge",
+                "1: it still reads what is there.",
+                use.opening ? 1 : 0},
            Said{"shoal_kv_store_puts_total", "counter", "Blocks to be written.", use.puts},
            Said{"shoal_kv_store_gets_total", "counter", "Blocks to be read.", use.gets},
            Said{

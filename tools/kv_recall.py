@@ -40,6 +40,8 @@ class Kept(Server):
     def __init__(self, shoal, directory, tails=True):
         keeps = ["--kv-dir", directory] if directory else ["--set", "kv.store=none"]
         super().__init__(shoal, [*keeps, *([] if tails else ["--set", "kv.tail_bytes=0"])])
+        if directory:
+            self.await_true("its store is not open", lambda: self.metric("shoal_kv_store_opening") == 0)
 
     def post(self, path, body):
         connection = http.client.HTTPConnection(*self.address, timeout=LIMIT_S)
@@ -62,10 +64,15 @@ class Kept(Server):
 
     def await_kept(self, blocks, tails):
         """Until that many blocks are durable and so many tails are there: they are kept behind the answers."""
+        self.await_true(f"not all of {blocks} blocks and {tails} tails were kept",
+                        lambda: self.metric("shoal_kv_store_blocks") >= blocks and self.metric("shoal_kv_tails") >= tails)
+
+    @staticmethod
+    def await_true(otherwise, holds):
         limit = time.monotonic() + LIMIT_S
-        while self.metric("shoal_kv_store_blocks") < blocks or self.metric("shoal_kv_tails") < tails:
+        while not holds():
             if time.monotonic() > limit:
-                sys.exit(f"kv_recall: not all of {blocks} blocks and {tails} tails were kept")
+                sys.exit(f"kv_recall: {otherwise}")
 
     def metric(self, name):
         connection = http.client.HTTPConnection(*self.address, timeout=LIMIT_S)

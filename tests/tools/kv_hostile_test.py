@@ -29,8 +29,10 @@ def metric(server, name):
 
 
 def kept_by(directory, *arguments):
-    """A server without tails, so that only the directory counts."""
-    return Server("--kv-dir", directory, "--set", "kv.tail_bytes=0", *arguments)
+    """A server without tails, so that only the directory counts; it has read what is there."""
+    server = Server("--kv-dir", directory, "--set", "kv.tail_bytes=0", *arguments)
+    await_true(lambda: metric(server, "shoal_kv_store_opening") == 0)
+    return server
 
 
 def fill(directory, key=None):
