@@ -330,6 +330,7 @@ void add_sim(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0.01, 1e6))
       ->needs(trace)
       ->capture_default_str();
+  sim->add_flag("--kv", o.keeps_kv, "nodes keep KV in a store that they share, in every run");
   sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
   sim->add_option("--log",
                   o.log,

@@ -90,6 +90,7 @@ struct SimOptions {
   std::string trace;            // file whose requests come in place of drawn ones
   std::int64_t requests = 200;  // of the trace, the first ones; 0: all
   double rate = 1;              // its arrivals and pauses are that many times shorter
+  bool keeps_kv = false;        // all nodes keep KV in a store, whatever the scenario says
   bool shrink = false;
   std::string log;  // file for the events of a single run, or for the progress of a range
 };

@@ -126,6 +126,7 @@ std::string options_of(const SimOptions& options, const std::vector<std::string>
     words += " --trace " + options.trace + " --requests " + std::to_string(options.requests) +
              " --rate " + number(options.rate);
   }
+  words += options.keeps_kv ? " --kv" : "";
   return words;
 }
 
@@ -199,6 +200,9 @@ scenario::Scenario drawn(const Run& run, std::uint64_t seed) {
   if (run.trace) {
     sim::play_trace(scenario, trace_of(run.options));
     sim::fit_to_trace(scenario, *run.trace);
+  }
+  if (run.options.keeps_kv) {
+    scenario.mutable_store();
   }
   return scenario;
 }
@@ -326,6 +330,17 @@ void print_trace(const Run& run, const SimTotals& totals) {
   }
 }
 
+Result<void> keep_kv(const SimOptions& options, Named& named) {
+  if (options.keeps_kv && !named.scenario.device().model().empty()) {
+    return fail(Code::kMisconfigured,
+                named.file + ": --kv: its devices compute a model; KV is kept of hashes only");
+  }
+  if (options.keeps_kv) {
+    named.scenario.mutable_store();
+  }
+  return {};
+}
+
 Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::uint64_t> seeds) {
   Run run{options, seeds, {}, {}, {}, {}};
   TRY(run.scenarios, read_scenarios(options.scenarios));
@@ -335,6 +350,9 @@ Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::ui
     for (Named& named : run.scenarios) {
       sim::play_trace(named.scenario, trace_of(options));
     }
+  }
+  for (Named& named : run.scenarios) {
+    TRY_VOID(keep_kv(options, named));
   }
   if (run.scenarios.empty()) {
     run.scenarios.push_back({});

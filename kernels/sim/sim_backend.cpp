@@ -101,6 +101,13 @@ void SimHistory::add(TokenId token) {
   hash_ = after_token(hash_, token);
 }
 
+void SimHistory::add_behind_hit(TokenId token, Position encoder_floor) {
+  add(token);
+  if (encoder_floor > 0) {
+    hash_ = combine(hash_, static_cast<std::uint64_t>(encoder_floor));
+  }
+}
+
 TokenId sim_token(const SimModel& model,
                   const SampleSpec& sampling,
                   Position encoder_floor,
@@ -385,7 +392,13 @@ void SimBackend::write(const RowRun& run, Sequence& sequence) {
       sequence.hashes.push_back(read(run.blocks, position));
       continue;
     }
-    const std::uint64_t hash = after_token(read(run.blocks, position - 1), token);
+    SimHistory history(read(run.blocks, position - 1));
+    if (position > 0 && position == run.writes_from) {
+      history.add_behind_hit(token, run.encoder_floor);
+    } else {
+      history.add(token);
+    }
+    const std::uint64_t hash = history.hash();
     std::memcpy(row(run.blocks, position), &hash, sizeof hash);
     sequence.hashes.push_back(hash);
     sequence.written = std::min(sequence.written, position);

@@ -7,6 +7,7 @@
 // finds another hash than it wrote below its first row is refused with kCorrupt. Behind loaded
 // blocks it takes their rows for its own, as a model would: a foreign one changes all that follows.
 // A tail is refused when its rows do not follow the loaded ones, which a model would not notice.
+// Rows that are computed behind a bounded replay differ from those of a whole run, as a model's do.
 #pragma once
 
 #include <array>
@@ -57,7 +58,12 @@ class SimHistory {
     }
   }
 
+  // Behind a row that is known.
+  explicit SimHistory(std::uint64_t row) : hash_(row) {}
+
   void add(TokenId token);
+  // The first token behind a hit whose windows begin at `encoder_floor` (0: they are whole).
+  void add_behind_hit(TokenId token, Position encoder_floor);
 
   std::uint64_t hash() const { return hash_; }
 

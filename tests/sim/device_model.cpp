@@ -112,17 +112,19 @@ std::shared_ptr<kernels::Backend> open_backend(const DeviceModel& model,
 
 std::vector<TokenId> true_answer(const DeviceModel& model,
                                  const testing::Wanted& request,
-                                 const Basis& basis,
+                                 const std::vector<testing::BasisFrom>& bases,
                                  Position context) {
   if (model.weights == nullptr) {
-    return testing::sim_answer(model.hashes, request, basis, context);
+    return testing::sim_answer(model.hashes, request, bases, context);
   }
   const auto backend =
       open_backend(model, {.blocks = (context + kBlockTokens - 1) / kBlockTokens, .sequences = 1});
   const std::int64_t most = answer_ceiling(
       static_cast<Position>(request.prompt.size()), request.sampling.max_tokens, context);
-  return computed_answer(
-      *backend, request, basis, answer_rules(request.sampling, most, backend->shape().eos));
+  return computed_answer(*backend,
+                         request,
+                         bases.front().basis,
+                         answer_rules(request.sampling, most, backend->shape().eos));
 }
 
 }  // namespace shoal::sim

@@ -50,7 +50,7 @@ Basis basis_of(BasisMode mode, const testing::Wanted& request) {
 }
 
 std::vector<TokenId> truth(const testing::Wanted& request, const Basis& basis) {
-  return true_answer(guppy(), request, basis, kContext);
+  return true_answer(guppy(), request, {{0, basis}}, kContext);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ TEST_CASE("behind a prompt longer than the window the basis shows in some answer
 TEST_CASE("an answer ends with the context") {
   testing::Wanted request = testing::wanted(5, 60, 0);
   request.sampling.ignore_eos = true;
-  CHECK(true_answer(guppy(), request, Basis{}, 64).size() == 4);
+  CHECK(true_answer(guppy(), request, {{0, Basis{}}}, 64).size() == 4);
 }
 
 TEST_CASE("weights are loaded once, KV memory is each device's own") {

@@ -30,7 +30,23 @@ constexpr std::array kAllKinds = {Fault::KILL,
                                   Fault::DRAIN,
                                   Fault::CLOCK_DRIFT};
 
-std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, std::size_t nodes) {
+constexpr std::array kStoreKinds = {Fault::KV_AWAY,
+                                    Fault::KV_HANG,
+                                    Fault::KV_FULL,
+                                    Fault::KV_READ_ONLY,
+                                    Fault::KV_SLOW,
+                                    Fault::POWER_LOSS,
+                                    Fault::KV_FLIP,
+                                    Fault::KV_TRUNCATE,
+                                    Fault::KV_SWAP,
+                                    Fault::WALL_JUMP};
+
+bool is_of_store(Fault::Kind kind) {
+  return std::find(kStoreKinds.begin(), kStoreKinds.end(), kind) != kStoreKinds.end();
+}
+
+std::vector<std::string> parts_of(const Breakable& there, std::uint32_t node) {
+  const NodeRoles& roles = there.nodes[node];
   std::vector<std::string> parts;
   if (roles.router) {
     parts.emplace_back("router");
@@ -47,10 +63,13 @@ std::vector<std::string> parts_of(const NodeRoles& roles, std::uint32_t node, st
     parts.emplace_back("decode_group");
     parts.emplace_back("decode_worker.0");
   }
+  if (there.has_store && (roles.router || roles.has_device())) {
+    parts.emplace_back("kv_client");
+  }
   if (node == 0) {
     parts.emplace_back("membership");
   }
-  for (std::uint32_t other = 0; other < nodes; ++other) {
+  for (std::uint32_t other = 0; other < there.nodes.size(); ++other) {
     if (other != node) {
       parts.push_back("peer." + std::to_string(other));
     }
@@ -69,7 +88,8 @@ bool is_of_device(Fault::Kind kind) {
 
 bool uses_count(Fault::Kind kind) {
   return kind == Fault::DEVICE_FAIL || kind == Fault::DEVICE_SLOW || kind == Fault::SLOW_LINK ||
-         kind == Fault::CLOCK_DRIFT;
+         kind == Fault::CLOCK_DRIFT || kind == Fault::KV_SLOW || kind == Fault::KV_FLIP ||
+         kind == Fault::WALL_JUMP;
 }
 
 Result<void> refuse(const Fault& fault, const std::string& what) {
@@ -96,13 +116,12 @@ Result<void> check_place(const Fault& fault, const std::vector<NodeRoles>& nodes
   return {};
 }
 
-Result<void> check_part(const Fault& fault, const std::vector<NodeRoles>& nodes) {
+Result<void> check_part(const Fault& fault, const Breakable& there) {
   if (fault.kind() != Fault::END_PART) {
     return {};
   }
-  const NodeRoles& roles = nodes[fault.node()];
-  auto parts = parts_of(roles, fault.node(), nodes.size());
-  if (roles.gateway) {
+  auto parts = parts_of(there, fault.node());
+  if (there.nodes[fault.node()].gateway) {
     parts.emplace_back("gateway");
   }
   if (std::find(parts.begin(), parts.end(), fault.part()) != parts.end()) {
@@ -118,7 +137,9 @@ Result<void> check_amounts(const Fault& fault) {
     return refuse(fault, "at_ms, for_ms: expected 0 or more");
   }
   const Fault::Kind kind = fault.kind();
-  if ((kind == Fault::DEVICE_FAIL || kind == Fault::SLOW_LINK) && fault.count() < 1) {
+  const bool counts_up = kind == Fault::DEVICE_FAIL || kind == Fault::SLOW_LINK ||
+                         kind == Fault::KV_SLOW || kind == Fault::KV_FLIP;
+  if (counts_up && fault.count() < 1) {
     return refuse(fault, "count: expected 1 or more");
   }
   if (kind == Fault::DEVICE_SLOW && fault.count() < 2) {
@@ -126,6 +147,9 @@ Result<void> check_amounts(const Fault& fault) {
   }
   if (kind == Fault::CLOCK_DRIFT && fault.count() == 0) {
     return refuse(fault, "count: expected ms a second, other than 0");
+  }
+  if (kind == Fault::WALL_JUMP && fault.count() == 0) {
+    return refuse(fault, "count: expected hours, other than 0");
   }
   return {};
 }
@@ -149,7 +173,8 @@ void leave_all(World& world, NodeId node) {
 
 bool ends_at_once(Fault::Kind kind) {
   return kind == Fault::RESET || kind == Fault::END_PART || kind == Fault::DEVICE_FAIL ||
-         kind == Fault::STORM;
+         kind == Fault::STORM || kind == Fault::KV_FLIP || kind == Fault::KV_TRUNCATE ||
+         kind == Fault::KV_SWAP;
 }
 
 // What the event log says of it: the fields that its kind makes use of.
@@ -221,6 +246,36 @@ void begin(World& world, const Fault& fault) {
     case Fault::CLOCK_DRIFT:
       world.drift_clock(node, 1'000 * fault.count());
       return;
+    case Fault::KV_AWAY:
+      world.set_mount(node, Mount::kAway);
+      return;
+    case Fault::KV_HANG:
+      world.hang_disk(node, true);
+      return;
+    case Fault::KV_FULL:
+      world.set_mount(node, Mount::kFull);
+      return;
+    case Fault::KV_READ_ONLY:
+      world.set_mount(node, Mount::kReadOnly);
+      return;
+    case Fault::KV_SLOW:
+      world.slow_disk(node, milliseconds(fault.count()));
+      return;
+    case Fault::POWER_LOSS:
+      world.lose_power(node);
+      return;
+    case Fault::KV_FLIP:
+      world.flip_bits(fault.count());
+      return;
+    case Fault::KV_TRUNCATE:
+      world.truncate_segment();
+      return;
+    case Fault::KV_SWAP:
+      world.swap_segments();
+      return;
+    case Fault::WALL_JUMP:
+      world.set_wall(node, std::chrono::hours(fault.count()));
+      return;
   }
 }
 
@@ -232,6 +287,7 @@ void end(World& world, const Fault& fault) {
   }
   switch (fault.kind()) {
     case Fault::KILL:
+    case Fault::POWER_LOSS:
     case Fault::DRAIN:
       if (!world.alive(node)) {
         world.restart(node);
@@ -263,52 +319,88 @@ void end(World& world, const Fault& fault) {
     case Fault::CLOCK_DRIFT:
       world.drift_clock(node, 0);
       return;
+    case Fault::KV_AWAY:
+    case Fault::KV_FULL:
+    case Fault::KV_READ_ONLY:
+      world.set_mount(node, Mount::kWorks);
+      return;
+    case Fault::KV_HANG:
+      world.hang_disk(node, false);
+      return;
+    case Fault::KV_SLOW:
+      world.slow_disk(node, Nanos{0});
+      return;
+    case Fault::WALL_JUMP:
+      world.set_wall(node, milliseconds(0));
+      return;
     case Fault::RESET:
     case Fault::END_PART:
     case Fault::DEVICE_FAIL:
     case Fault::STORM:
+    case Fault::KV_FLIP:
+    case Fault::KV_TRUNCATE:
+    case Fault::KV_SWAP:
       return;
   }
 }
 
 }  // namespace
 
+namespace {
+
+// Where there is a store, half of the faults are its own.
+Fault::Kind draw_kind(const scenario::RandomFaults& random,
+                      const Breakable& there,
+                      std::mt19937_64& seed) {
+  if (random.kind_size() > 0) {
+    return random.kind(static_cast<int>(seed() % static_cast<std::uint64_t>(random.kind_size())));
+  }
+  return there.has_store && seed() % 2 == 0 ? pick(kStoreKinds, seed) : pick(kAllKinds, seed);
+}
+
+// Hours: about as many as a block lives.
+std::int64_t draw_count(Fault::Kind kind, std::mt19937_64& seed) {
+  const auto count = static_cast<std::int64_t>(1 + seed() % 20);
+  const bool has_sign = kind == Fault::CLOCK_DRIFT || kind == Fault::WALL_JUMP;
+  const std::int64_t sign = has_sign && seed() % 2 == 0 ? -1 : 1;
+  return sign * count * (kind == Fault::WALL_JUMP ? 20 : 1);
+}
+
+}  // namespace
+
 std::vector<Fault> draw_faults(const scenario::RandomFaults& random,
-                               const std::vector<NodeRoles>& nodes,
+                               const Breakable& there,
                                std::mt19937_64& seed) {
+  const auto nodes = there.nodes.size();
   std::vector<Fault> faults;
   for (int i = 0; i < random.count(); ++i) {
     Fault fault;
-    fault.set_kind(
-        random.kind_size() > 0
-            ? random.kind(static_cast<int>(seed() % static_cast<std::uint64_t>(random.kind_size())))
-            : pick(kAllKinds, seed));
-    const auto node = static_cast<std::uint32_t>(seed() % nodes.size());
+    fault.set_kind(draw_kind(random, there, seed));
+    const auto node = static_cast<std::uint32_t>(seed() % nodes);
     fault.set_node(node);
-    fault.set_peer(nodes.size() < 2 ? node
-                                    : static_cast<std::uint32_t>(
-                                          (node + 1 + seed() % (nodes.size() - 1)) % nodes.size()));
+    fault.set_peer(
+        nodes < 2 ? node : static_cast<std::uint32_t>((node + 1 + seed() % (nodes - 1)) % nodes));
     fault.set_at_ms(static_cast<std::int64_t>(
         seed() % static_cast<std::uint64_t>(std::max<std::int64_t>(1, random.within_ms()))));
     fault.set_for_ms(
         static_cast<std::int64_t>(seed() % 4 == 0 ? 1'200 + seed() % 2'000 : 10 + seed() % 700));
-    fault.set_count(static_cast<std::int64_t>(1 + seed() % 20));
-    if (fault.kind() == Fault::CLOCK_DRIFT && seed() % 2 == 0) {
-      fault.set_count(-fault.count());
-    }
-    fault.set_part(pick(parts_of(nodes[node], node, nodes.size()), seed));
+    fault.set_count(draw_count(fault.kind(), seed));
+    fault.set_part(pick(parts_of(there, node), seed));
     faults.push_back(std::move(fault));
   }
   return faults;
 }
 
-Result<void> check_fault(const Fault& fault, const std::vector<NodeRoles>& nodes) {
+Result<void> check_fault(const Fault& fault, const Breakable& there) {
   if (!fault.has_kind()) {
     return fail(Code::kMisconfigured, "fault: name its kind");
   }
+  if (is_of_store(fault.kind()) && !there.has_store) {
+    return refuse(fault, "the nodes keep no KV; add store { } to the scenario");
+  }
   TRY_VOID(check_amounts(fault));
-  TRY_VOID(check_place(fault, nodes));
-  return check_part(fault, nodes);
+  TRY_VOID(check_place(fault, there.nodes));
+  return check_part(fault, there);
 }
 
 void schedule_fault(World& world, const Fault& fault, std::map<std::string, std::int64_t>& counts) {

@@ -13,12 +13,18 @@
 
 namespace shoal::sim {
 
+// What there is to break.
+struct Breakable {
+  std::vector<NodeRoles> nodes;
+  bool has_store = false;
+};
+
 std::vector<scenario::Fault> draw_faults(const scenario::RandomFaults& random,
-                                         const std::vector<NodeRoles>& nodes,
+                                         const Breakable& there,
                                          std::mt19937_64& seed);
 
 // kMisconfigured: it would do nothing; names what there is. Of files: drawn faults may do nothing.
-Result<void> check_fault(const scenario::Fault& fault, const std::vector<NodeRoles>& nodes);
+Result<void> check_fault(const scenario::Fault& fault, const Breakable& there);
 
 // At its time, and its end after `for_ms`. Instants count from now.
 void schedule_fault(World& world,

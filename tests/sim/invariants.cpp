@@ -63,6 +63,11 @@ class Checker {
       violate("leases_return", "KV memory is still held after the last answer", {});
     }
     buffers_withdrawn();
+    if (!run_.world.nothing_queued()) {
+      violate("leases_return", "a KV store still has blocks to write", {});
+    }
+    const auto& untrue = run_.world.kv_truth().violations();
+    found_.insert(found_.end(), untrue.begin(), untrue.end());
     return std::move(found_);
   }
 
@@ -102,8 +107,17 @@ class Checker {
       }
       return;
     }
-    const auto truth = true_answer(
-        run_.model, asked.clients->asked(asked.request), *answer.basis, run_.world.context());
+    auto bases = answer.bases;
+    if (!run_.world.kv_truth().add_rows(bases)) {
+      violate("blocks_are_true",
+              "request " + std::to_string(asked.request.value) +
+                  " was answered behind blocks that never came from the store",
+              asked.request);
+      return;
+    }
+    const testing::Wanted wanted = asked.clients->asked(asked.request);
+    own_blocks(asked, wanted, bases);
+    const auto truth = true_answer(run_.model, wanted, bases, run_.world.context());
     const bool is_prefix = answer.tokens.size() <= truth.size() &&
                            std::equal(answer.tokens.begin(), answer.tokens.end(), truth.begin());
     const bool complete = answer.terminal_events == 1 && !answer.error && asked.stop_after == 0;
@@ -113,6 +127,32 @@ class Checker {
                   std::to_string(answer.tokens.size()) + " tokens, the truth has " +
                   std::to_string(truth.size()),
               asked.request);
+    }
+  }
+
+  // 3, 9. The blocks of a hit are those of the tenant's own words; an exact answer has exact ones.
+  void own_blocks(const Asked& asked,
+                  const testing::Wanted& wanted,
+                  const std::vector<testing::BasisFrom>& bases) {
+    for (const testing::BasisFrom& one : bases) {
+      if (one.basis.hit == 0) {
+        continue;
+      }
+      const KvTruth::Loaded& hit = *run_.world.kv_truth().loaded(one.basis.lineage);
+      auto keys = block_keys(root_key(World::kv_identity(wanted.tenant)), wanted.prompt);
+      keys.resize(static_cast<std::size_t>(one.basis.hit / kBlockTokens));
+      if (hit.keys != keys) {
+        violate("tenants_are_apart",
+                "request " + std::to_string(asked.request.value) +
+                    " was answered behind blocks that are not of its tenant and prompt",
+                asked.request);
+      }
+      if (wanted.mode == BasisMode::kExact && !hit.is_exact) {
+        violate("blocks_are_true",
+                "request " + std::to_string(asked.request.value) +
+                    " is exact, and was answered behind bounded blocks",
+                asked.request);
+      }
     }
   }
 

@@ -2,6 +2,7 @@
 #include "tests/sim/monitor.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace shoal::sim {
 namespace {
@@ -27,7 +28,23 @@ void Monitor::look() {
     if (world_.alive(node) && !world_.paused(node)) {
       ceilings(node);
       health(node);
+      forgotten(node);
     }
+  }
+}
+
+// Of a KV store, into the event log.
+void Monitor::forgotten(NodeId node) {
+  if (!world_.keeps_kv()) {
+    return;
+  }
+  const auto use = world_.kv_use(node);
+  const auto before = std::exchange(seen_[node], use);
+  if (use.expired > before.expired) {
+    world_.tell(node, "blocks.expired");
+  }
+  if (use.evicted > before.evicted) {
+    world_.tell(node, "blocks.evicted");
   }
 }
 
@@ -48,6 +65,12 @@ void Monitor::ceilings(NodeId node) {
               config.decode().queue() + config.decode().max_batch());
   keeps_under(
       node, "bytes for slow nodes", metrics.link_waiting, config.link().queue_bytes() * nodes);
+  if (world_.keeps_kv()) {
+    keeps_under(node,
+                "bytes that wait to be stored",
+                world_.kv_use(node).queued.value,
+                world_.kv_limits().queued.value);
+  }
   if (world_.has_clients(node)) {
     keeps_under(node,
                 "tokens a client does not read",

@@ -2,6 +2,7 @@
 // the truth.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,13 @@ class Monitor {
   void look();
   void ceilings(NodeId node);
   void keeps_under(NodeId node, const std::string& what, std::int64_t count, std::int64_t ceiling);
+  void forgotten(NodeId node);
   void health(NodeId node);
   void is_not_ok(NodeId node, const std::string& why);
   void violate(const std::string& invariant, const std::string& what);
 
   World& world_;
+  std::map<NodeId, transport::BlockStore::Use> seen_;
   std::vector<Violation> violations_;
 };
 

@@ -23,27 +23,56 @@ Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens) {
   return request;
 }
 
+namespace {
+
+kernels::SimHistory history_of(std::span<const TokenId> tokens, const BasisFrom& under) {
+  const auto hit = static_cast<std::size_t>(under.basis.hit);
+  kernels::SimHistory history =
+      under.loaded ? kernels::SimHistory(*under.loaded) : kernels::SimHistory(tokens.first(hit));
+  for (std::size_t i = hit; i < tokens.size(); ++i) {
+    if (i == hit && hit > 0) {
+      history.add_behind_hit(tokens[i], under.basis.replay_floor);
+    } else {
+      history.add(tokens[i]);
+    }
+  }
+  return history;
+}
+
+}  // namespace
+
 std::vector<TokenId> sim_answer(const kernels::SimModel& model,
                                 const Wanted& request,
-                                const Basis& basis,
+                                const std::vector<BasisFrom>& bases,
                                 Position context) {
   const auto prompt = static_cast<Position>(request.prompt.size());
   const AnswerRules rules = answer_rules(
       request.sampling, answer_ceiling(prompt, request.sampling.max_tokens, context), 1);
-  kernels::SimHistory history(request.prompt);
-  std::vector<TokenId> answer;
-  for (std::int64_t count = 1;; ++count) {
+  std::vector<TokenId> all = request.prompt;
+  auto under = bases.begin();
+  kernels::SimHistory history = history_of(all, *under);
+  for (std::size_t count = 1;; ++count) {
+    while (std::next(under) != bases.end() && std::next(under)->from < count) {
+      history = history_of(all, *++under);
+    }
     kernels::SampleSpec spec;
     spec.seed = request.sampling.seed;
     spec.choice = request.choice;
-    spec.forbidden = forbidden_tokens(rules, count - 1);
-    answer.push_back(
-        kernels::sim_token(model, spec, basis.replay_floor, basis.tail_start, history));
-    history.add(answer.back());
-    if (answer_end(rules, count, answer.back()) != AnswerEnd::kGoesOn) {
-      return answer;
+    spec.forbidden = forbidden_tokens(rules, static_cast<std::int64_t>(count) - 1);
+    all.push_back(kernels::sim_token(
+        model, spec, under->basis.replay_floor, under->basis.tail_start, history));
+    history.add(all.back());
+    if (answer_end(rules, static_cast<std::int64_t>(count), all.back()) != AnswerEnd::kGoesOn) {
+      return {all.begin() + prompt, all.end()};
     }
   }
+}
+
+std::vector<TokenId> sim_answer(const kernels::SimModel& model,
+                                const Wanted& request,
+                                const Basis& basis,
+                                Position context) {
+  return sim_answer(model, request, std::vector<BasisFrom>{{0, basis}}, context);
 }
 
 Clients::Clients(FrontDoor& door, std::function<Instant()> clock, const StreamLimits& limits)
@@ -154,6 +183,9 @@ void Clients::deliver(std::vector<TokenRun> runs) {
       }
       Client& client = found->second;
       const std::size_t before = client.answer.tokens.size();
+      if (run.basis && run.attempt == client.stream.attempt()) {
+        client.answer.bases.push_back({before, *run.basis});
+      }
       take(client, client.stream.on_tokens(std::move(run), clock_()), todo);
       read(client, client.answer.tokens.size() - before, todo);
       answered.emplace_back(client.stream.request(), client.answer.tokens.size());

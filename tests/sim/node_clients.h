@@ -30,7 +30,20 @@ struct Wanted {
 // A request with a prompt drawn from `seed`.
 Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens);
 
-// What the sim device must answer to `request` under `basis`.
+// What an answer depends on from its token `from` on: a later attempt may find other blocks.
+struct BasisFrom {
+  std::size_t from = 0;
+  Basis basis;
+  // The last row of the blocks that were loaded; none: as in a whole run.
+  std::optional<std::uint64_t> loaded{};
+};
+
+// What the sim device must answer to `request` under these, the first from 0 on.
+std::vector<TokenId> sim_answer(const kernels::SimModel& model,
+                                const Wanted& request,
+                                const std::vector<BasisFrom>& bases,
+                                Position context);
+// Behind blocks of a whole run, if any.
 std::vector<TokenId> sim_answer(const kernels::SimModel& model,
                                 const Wanted& request,
                                 const Basis& basis,
@@ -38,7 +51,8 @@ std::vector<TokenId> sim_answer(const kernels::SimModel& model,
 
 struct Answer {
   std::vector<TokenId> tokens;
-  std::optional<Basis> basis;
+  std::optional<Basis> basis;    // the first
+  std::vector<BasisFrom> bases;  // by attempt that answered
   std::int64_t cached_tokens = 0;
   Finish finish = Finish::kNone;
   std::optional<Error> error;

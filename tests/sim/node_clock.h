@@ -1,4 +1,5 @@
-// The monotonic clock of one process: it counts from a zero of its own, and its rate may be off.
+// The clocks of one process. The monotonic one counts from a zero of its own, and its rate may be
+// off; the wall clock is the world's, and may be set wrong.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +7,17 @@
 #include <functional>
 #include <utility>
 
+#include "schemas/block_use.h"
 #include "schemas/units.h"
 
 namespace shoal::sim {
+
+// The wall clock of a world in which nobody's is set wrong: from some day in 2026 on.
+inline WallMillis true_wall(Instant now) {
+  constexpr WallMillis kBegin = 1'780'000'000'000;
+  return kBegin +
+         std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+}
 
 class NodeClock {
  public:
@@ -31,6 +40,19 @@ class NodeClock {
                                        (kMillion + drift_) * kMillion);
   }
 
+  WallMillis wall() const { return true_wall(world_()) + wrong_.count(); }
+
+  // From now on the wall clock is ahead by `wrong`, or behind.
+  void set_wall(std::chrono::milliseconds wrong) {
+    if (wrong != wrong_) {
+      wrong_ = wrong;
+      wall_set_at_ = world_();
+    }
+  }
+
+  // On the world's clock.
+  Instant wall_set_at() const { return wall_set_at_; }
+
   // From now on it gains that many microseconds in a second, or loses them.
   void drift(std::int64_t us_per_s) {
     const Instant world = world_();
@@ -46,6 +68,8 @@ class NodeClock {
   Instant since_;  // on the world's clock, when it read `read_`
   Instant read_;
   std::int64_t drift_ = 0;
+  std::chrono::milliseconds wrong_{0};
+  Instant wall_set_at_{};
 };
 
 }  // namespace shoal::sim

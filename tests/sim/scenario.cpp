@@ -2,7 +2,6 @@
 #include "tests/sim/scenario.h"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -66,6 +65,11 @@ Result<DeviceModel> model_of(const scenario::Scenario& scenario) {
   const scenario::Device& device = scenario.device();
   DeviceModel model;
   if (!device.model().empty()) {
+    if (scenario.has_store()) {
+      return fail(
+          Code::kMisconfigured,
+          "store: what is true behind its blocks is known of hashes; leave out device.model");
+    }
     if (device.has_eos_period() || device.has_image_bytes()) {
       return fail(Code::kMisconfigured,
                   "device: eos_period and image_bytes are for hashes; leave them out with a model");
@@ -95,6 +99,11 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
   setup.stream.progress = milliseconds(scenario.clients().progress_ms());
   setup.stream.first_token = milliseconds(scenario.clients().first_token_ms());
   setup.unread_tokens = scenario.clients().unread_tokens();
+  setup.keeps_kv = scenario.has_store();
+  setup.kv.bytes = Bytes(scenario.store().bytes());
+  setup.kv.queued = Bytes(scenario.store().queued_bytes());
+  setup.kv.loading = Bytes(scenario.store().loading_bytes());
+  setup.kv.hours.fill(scenario.store().hours());
   setup.configure = [&scenario](Config& config) {
     config.MergeFrom(scenario.config());
     config.mutable_log()->set_level("debug");
@@ -179,7 +188,15 @@ Result<void> check_sizes(const scenario::Scenario& scenario) {
   TRY_VOID(check_range("workload.burst", workload.burst(), 0, kMost));
   TRY_VOID(check_range("workload.prompt_min", workload.prompt_min(), 1, kMost));
   TRY_VOID(check_range("workload.answer_min", workload.answer_min(), 1, kMost));
+  TRY_VOID(check_range("workload.texts", workload.texts(), 0, kMost));
+  TRY_VOID(check_range("workload.tenants", workload.tenants(), 1, kMost));
   TRY_VOID(check_range("settle_s", scenario.settle_s(), 0, kMost));
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20;
+  constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+  TRY_VOID(check_range("store.bytes", scenario.store().bytes(), kLeast, kLargest));
+  TRY_VOID(check_range("store.queued_bytes", scenario.store().queued_bytes(), 0, kLargest));
+  TRY_VOID(check_range("store.loading_bytes", scenario.store().loading_bytes(), 0, kLargest));
+  TRY_VOID(check_range("store.hours", scenario.store().hours(), 1, kMost));
   return validate(scenario.config());
 }
 
@@ -193,7 +210,7 @@ Result<void> check(const scenario::Scenario& scenario) {
   TRY_VOID(check_sizes(scenario));
   TRY_VOID(model_of(scenario));
   for (const scenario::Fault& fault : scenario.fault()) {
-    TRY_VOID(check_fault(fault, nodes));
+    TRY_VOID(check_fault(fault, {nodes, scenario.has_store()}));
   }
   for (const std::string& counter : scenario.reaches()) {
     TRY_VOID(check_reaches(counter));
@@ -252,12 +269,12 @@ void play_trace(scenario::Scenario& scenario, const TraceChoice& choice) {
 
 scenario::Scenario written_out(const scenario::Scenario& scenario, std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15ULL + 1);
-  std::vector<NodeRoles> roles;
+  Breakable there{.nodes = {}, .has_store = scenario.has_store()};
   for (const std::string& node : scenario.node()) {
-    roles.push_back(roles_of(node).value());
+    there.nodes.push_back(roles_of(node).value());
   }
   scenario::Scenario written = scenario;
-  for (scenario::Fault& fault : draw_faults(scenario.random(), roles, random)) {
+  for (scenario::Fault& fault : draw_faults(scenario.random(), there, random)) {
     *written.add_fault() = std::move(fault);
   }
   written.clear_random();
@@ -369,7 +386,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   // What was cancelled is given up within a second.
   world.run(
       [&world] {
-        return world.memory_is_free() && world.nothing_offered() &&
+        return world.memory_is_free() && world.nothing_offered() && world.nothing_queued() &&
                world.believed_answers().empty();
       },
       seconds(2));
@@ -390,99 +407,6 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
     }
   }
   return outcome;
-}
-
-namespace {
-
-std::vector<std::string> drawn_nodes(int nodes, std::mt19937_64& random) {
-  if (nodes <= 1) {
-    return {"all"};
-  }
-  if (nodes == 2) {
-    return {"gateway router", "prefill decode"};
-  }
-  std::vector<std::string> drawn;
-  const bool apart = nodes >= 5 && random() % 2 == 0;
-  drawn.emplace_back(apart ? "router" : "gateway router");
-  if (apart) {
-    drawn.emplace_back("gateway");
-  }
-  if (nodes >= 6 && random() % 2 == 0) {
-    drawn.emplace_back("gateway router");
-  }
-  drawn.emplace_back("prefill");
-  drawn.emplace_back("decode");
-  while (std::ssize(drawn) < nodes) {
-    constexpr std::array kMore = {"prefill", "decode", "prefill decode"};
-    drawn.emplace_back(kMore[random() % kMore.size()]);
-  }
-  return drawn;
-}
-
-}  // namespace
-
-scenario::Scenario drawn_scenario(std::uint64_t seed, int nodes) {
-  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15ULL ^ 0x5DEECE66DULL);
-  return drawn_scenario(seed, drawn_nodes(nodes, random));
-}
-
-scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::string>& roles) {
-  std::mt19937_64 random(seed ^ 0x5DEECE66DULL);
-  const auto below = [&random](std::uint64_t n) { return static_cast<int>(random() % n); };
-  const auto nodes = std::ssize(roles);
-  scenario::Scenario scenario;
-  scenario.set_story("drawn from seed " + std::to_string(seed));
-  for (const std::string& node : roles) {
-    scenario.add_node(node);
-  }
-  scenario::Workload& work = *scenario.mutable_workload();
-  work.set_requests(nodes <= 3 ? 8 + below(12) : 20 + below(60));
-  work.set_gap_us(2'000 + below(30'000));
-  work.set_answer_max(5 + below(60));
-  work.set_prompt_max(20 + below(600));
-  work.set_deadline_percent(below(3) == 0 ? 30 : 0);
-  work.set_deadline_ms(20 + below(400));
-  work.set_turns(1 + below(3));
-  work.set_slow_percent(below(3) == 0 ? 20 : 0);
-  scenario.mutable_clients()->set_unread_tokens(16 + below(100));
-  scenario.mutable_random()->set_count(nodes <= 3 ? 1 + below(4) : 3 + below(12));
-  scenario.mutable_random()->set_within_ms(100 + below(1'500));
-  scenario.mutable_device()->set_eos_period(below(2) == 0 ? 0 : 20);
-  scenario.mutable_device()->set_blocks(12 + below(60));
-  scenario.mutable_device()->set_sequences(2 + below(12));
-  return scenario;
-}
-
-// 200,000 prompt tokens a second and device, steps of 5 ms, 4 million tokens of KV: what the public
-// traces need of a few nodes.
-void fit_to_trace(scenario::Scenario& drawn, const TraceSize& size) {
-  constexpr int kStepUs = 5'000;
-  constexpr int kRowUs = 5;
-  constexpr int kAnswers = 1'024;
-  drawn.clear_clients();
-  drawn.set_settle_s(300);
-  scenario::Workload& work = *drawn.mutable_workload();
-  work.set_leave_percent(0);
-  work.set_stop_percent(0);
-  work.set_deadline_percent(0);
-  work.set_slow_percent(0);
-  scenario::Device& device = *drawn.mutable_device();
-  device.set_eos_period(0);
-  device.set_blocks(32'768);
-  device.set_sequences(kAnswers);
-  device.set_step_us(kStepUs);
-  device.set_row_us(kRowUs);
-  config::Config& config = *drawn.mutable_config();
-  config.mutable_decode()->set_max_batch(kAnswers);
-  for (config::Cost* cost :
-       {config.mutable_prefill()->mutable_cost(), config.mutable_decode()->mutable_cost()}) {
-    cost->set_step_ns(Nanos(microseconds(kStepUs)).count());
-    cost->set_token_ps(Nanos(microseconds(kRowUs)).count() * 1'000);
-    cost->set_pair_fs(0);
-  }
-  scenario::RandomFaults& random = *drawn.mutable_random();
-  random.set_within_ms(std::max<std::int64_t>(1'000, size.span / milliseconds(1)));
-  random.set_count(std::max(random.count(), static_cast<int>(size.span / seconds(20))));
 }
 
 }  // namespace shoal::sim

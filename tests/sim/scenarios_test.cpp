@@ -145,6 +145,9 @@ TEST_CASE("a scenario whose numbers no run could keep to is refused by the field
   CHECK(says(refusal(nodes + "device { sequences: -1 }"), "device.sequences"));
   CHECK(says(refusal(nodes + "workload { requests: -1 }"), "workload.requests"));
   CHECK(says(refusal(nodes + "workload { answer_min: 0 }"), "workload.answer_min"));
+  CHECK(says(refusal(nodes + "workload { tenants: 0 }"), "workload.tenants"));
+  CHECK(says(refusal(nodes + "store { bytes: 1 }"), "store.bytes"));
+  CHECK(says(refusal(nodes + "store { hours: 0 }"), "store.hours"));
   CHECK(says(refusal(nodes + "settle_s: -1"), "settle_s"));
   CHECK(says(refusal(nodes + "config { supervisor { heartbeat_ms: 0 } }"), "heartbeat_ms"));
 }
@@ -188,6 +191,26 @@ TEST_CASE("a fault at a node without what it breaks is refused with the role tha
   }
   CHECK(says(refused_fault("kind: STORM node: 1"), "role gateway"));
   CHECK(refused_fault("kind: STORM") == "accepted");
+}
+
+TEST_CASE("a fault of the KV store is refused where the nodes keep none") {
+  for (const std::string kind : {"KV_AWAY",
+                                 "KV_HANG",
+                                 "KV_FULL",
+                                 "KV_READ_ONLY",
+                                 "KV_SLOW",
+                                 "POWER_LOSS",
+                                 "KV_FLIP",
+                                 "KV_TRUNCATE",
+                                 "KV_SWAP",
+                                 "WALL_JUMP"}) {
+    CAPTURE(kind);
+    CHECK(says(refused_fault("kind: " + kind), "fault " + kind + ": the nodes keep no KV"));
+    CHECK(refused_fault("kind: " + kind + " } store { ") == "accepted");
+  }
+  CHECK(says(refused_fault("kind: WALL_JUMP count: 0 } store { "), "other than 0"));
+  CHECK(says(refused_fault("kind: KV_FLIP count: 0 } store { "), "1 or more"));
+  CHECK(says(refusal("node: \"all\" store { } device { model: \"guppy\" }"), "store: "));
 }
 
 TEST_CASE("a fault without a kind, before the start or of no amount is refused") {

@@ -9,6 +9,7 @@
 
 #include "actors/config.h"
 #include "schemas/ids.h"
+#include "transport/block_store.h"
 
 namespace shoal::sim {
 
@@ -21,6 +22,8 @@ struct Tamper {
   // The messages that go on the way instead of one, in order.
   std::function<std::vector<std::string>(NodeId from, NodeId to, std::string bytes)> messages;
   OtherBuffer fetched;
+  // What the KV stores are opened with.
+  std::function<void(transport::BlockStoreLimits&)> blocks;
   // Longest wait of a drain.
   std::optional<Nanos> drain;
   // Tokens that may wait for a client that does not read.

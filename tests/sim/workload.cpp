@@ -96,10 +96,21 @@ void Workload::probe() {
 }
 
 void Workload::ask(NodeId gateway, bool plain) {
+  ask(gateway, drawn(), {.turn = plain ? 0 : 1});
+}
+
+testing::Wanted Workload::drawn() {
   const int answer = static_cast<int>(between(plan_.answer_min(), plan_.answer_max()));
   testing::Wanted wanted =
       testing::wanted(world_.random()(), between(plan_.prompt_min(), plan_.prompt_max()), answer);
-  ask(gateway, std::move(wanted), {.turn = plain ? 0 : 1});
+  if (plan_.texts() > 0) {
+    const auto text = static_cast<std::uint64_t>(between(1, plan_.texts()));
+    wanted.prompt = testing::wanted(text, std::ssize(wanted.prompt), answer).prompt;
+  }
+  if (plan_.tenants() > 1) {
+    wanted.tenant = "tenant " + std::to_string(between(1, plan_.tenants()));
+  }
+  return wanted;
 }
 
 void Workload::ask(NodeId gateway, testing::Wanted wanted, Asked one) {
@@ -198,13 +209,15 @@ void Workload::next_turn(testing::Wanted before, const testing::Answer& answer, 
   ++to_come_;
   std::vector<TokenId> talk = std::move(before.prompt);
   talk.insert(talk.end(), answer.tokens.begin(), answer.tokens.end());
+  const std::string tenant = before.tenant;
   world_.timeline().after(std::chrono::microseconds(between(0, 2 * plan_.think_us())),
-                          [this, talk = std::move(talk), turn] {
+                          [this, talk = std::move(talk), tenant, turn] {
                             --to_come_;
                             testing::Wanted wanted = testing::wanted(
                                 world_.random()(),
                                 between(plan_.prompt_min(), plan_.prompt_max()),
                                 static_cast<int>(between(plan_.answer_min(), plan_.answer_max())));
+                            wanted.tenant = tenant;
                             wanted.prompt.insert(wanted.prompt.begin(), talk.begin(), talk.end());
                             if (!fits(std::ssize(wanted.prompt), wanted.sampling.max_tokens)) {
                               return;

@@ -64,6 +64,7 @@ World::World(const WorldSetup& setup)
                  }
                  return verdict;
                }}),
+      kv_truth_(timeline_, setup.model.weights == nullptr),
       record_(std::make_shared<transport::SimRecord>()) {
   config_.mutable_log()->set_level("debug");
   if (setup_.configure) {
@@ -159,10 +160,8 @@ void World::start(NodeId node) {
                                      .process = life.process.value,
                                      .identity = setup_.identities[node]});
   if (setup_.keeps_kv) {
-    life.blocks = blocks_.open();
-    parts.kv = {life.blocks.get(), {"sim", "", parts.shape.block_layout, "", ""}, [] {
-                  return WallMillis{1};
-                }};
+    open_blocks(node, life);
+    parts.kv = {life.blocks.get(), kv_identity(""), [clock = host.clock] { return clock->wall(); }};
   }
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));
@@ -186,6 +185,9 @@ void World::kill(NodeId node) {
   network_.sever(node);
   fabric_.set_alive(node, life->process, false);
   life->device->stop();
+  if (life->disk) {
+    life->disk->die();
+  }
   if (life->clients) {
     life->clients->reset_connections();
   }
@@ -215,6 +217,9 @@ void World::pause(NodeId node, bool paused) {
   }
   if (host.life) {
     host.life->device->hold(paused);
+  }
+  if (NodeStore* disk = disk_of(node)) {
+    disk->stop(paused);
   }
 }
 
@@ -252,54 +257,6 @@ void World::go_on(const Drain& drain) {
   kill(drain.node);
 }
 
-void World::break_part(NodeId node, const std::string& part) {
-  if (alive(node)) {
-    hosts_[node.value].life->node->end_part(part);
-  }
-}
-
-void World::spoil_bulk(NodeId a, NodeId b, transport::Fate fate) {
-  if (fate == transport::Fate::kDeliver) {
-    spoiled_.erase(std::minmax(a, b));
-  } else {
-    spoiled_[std::minmax(a, b)] = fate;
-  }
-}
-
-void World::slow_link(NodeId a, NodeId b, Nanos extra) {
-  slowed_[std::minmax(a, b)] = extra;
-}
-
-void World::drift_clock(NodeId node, std::int64_t us_per_s) {
-  hosts_.at(node.value).clock->drift(us_per_s);
-}
-
-void World::take_store_away(bool away) {
-  store_away_ = away;
-}
-
-void World::end_disturbances() {
-  spoiled_.clear();
-  slowed_.clear();
-  store_away_ = false;
-  mend_all();
-  for (std::uint32_t n = 0; n < hosts_.size(); ++n) {
-    if (hosts_[n].life && hosts_[n].draining) {
-      kill(NodeId{n});
-    }
-    if (!hosts_[n].life) {
-      restart(NodeId{n});
-    }
-    if (hosts_[n].paused) {
-      pause(NodeId{n}, false);
-    }
-    drift_clock(NodeId{n}, 0);
-    hosts_[n].life->device->hold(false);
-    hosts_[n].life->device->slow_down(1);
-    hosts_[n].life->device->fail_next(0);
-  }
-}
-
 void World::say(NodeId node, const std::string& event) {
   tell(node, event);
   note(std::hash<std::string>{}(event));
@@ -321,22 +278,6 @@ std::string World::ms_text(Instant when) const {
   const double ms = std::chrono::duration<double, std::milli>(when - zero_).count();
   std::snprintf(text.data(), text.size(), "%.3f", ms);
   return text.data();
-}
-
-void World::cut(NodeId a, NodeId b) {
-  network_.cut(a, b);
-}
-
-void World::mend(NodeId a, NodeId b) {
-  network_.mend(a, b);
-}
-
-void World::mend_all() {
-  for (std::uint32_t a = 0; a < hosts_.size(); ++a) {
-    for (std::uint32_t b = a + 1; b < hosts_.size(); ++b) {
-      network_.mend(NodeId{a}, NodeId{b});
-    }
-  }
 }
 
 Instant World::now() const {

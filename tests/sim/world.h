@@ -1,6 +1,6 @@
 // The production actors of all nodes of a cluster in one thread, under one seed and virtual time.
-// Nodes meet only through simulated links, transport and record store, so whole nodes can be
-// killed, stopped, cut off and started again.
+// Nodes meet only through simulated links, transport, record store and a disk of KV blocks, so
+// whole nodes can be killed, stopped, cut off and started again.
 //
 // The seed decides which ready actor runs next, how long messages take and what the workload and
 // the faults are. One actor system holds all nodes; whose actor a job belongs to is known from who
@@ -22,13 +22,15 @@
 #include "kernels/sim/sim_backend.h"
 #include "tests/sim/device.h"
 #include "tests/sim/device_model.h"
+#include "tests/sim/kv_truth.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node_clients.h"
 #include "tests/sim/node_clock.h"
-#include "tests/sim/shared_blocks.h"
+#include "tests/sim/node_store.h"
 #include "tests/sim/tamper.h"
 #include "tests/sim/timeline.h"
 #include "transport/memory/memory_transport.h"
+#include "transport/sim/sim_disk.h"
 #include "transport/sim/sim_store.h"
 
 namespace shoal::sim {
@@ -42,7 +44,8 @@ struct WorldSetup {
   StepCost cost{};
   StreamLimits stream{};
   std::int64_t unread_tokens = 256;  // most that wait for one client; beyond, it is cut off
-  bool keeps_kv = false;             // all nodes share a KV store
+  bool keeps_kv = false;             // all nodes share a KV store, on a disk
+  transport::BlockStoreLimits kv{};  // of each node's
   std::function<void(Config&)> configure{};
   Tamper tamper{};
 };
@@ -83,12 +86,43 @@ class World {
   // Its clock gains that much, or loses it.
   void drift_clock(NodeId node, std::int64_t us_per_s);
   void take_store_away(bool away);
+  // What the node's calls to the disk come to, whether they return, and how much longer they take.
+  void set_mount(NodeId node, Mount mount);
+  void hang_disk(NodeId node, bool hangs);
+  void slow_disk(NodeId node, Nanos extra);
+  // Its wall clock is ahead by that much, or behind.
+  void set_wall(NodeId node, std::chrono::milliseconds wrong);
+  // Kills the node, and of what nobody had made durable on the disk anything may be lost.
+  void lose_power(NodeId node);
+  // Damage to segments on the disk; nothing, where there are none (or less than two).
+  void flip_bits(std::int64_t count);
+  void truncate_segment();
+  void swap_segments();
   // All spoiling, slowing, holding and taking away ends.
   void end_disturbances();
 
   Network& network() { return network_; }
 
-  SharedBlocks& blocks() { return blocks_; }
+  // On the disk of KV blocks.
+  std::vector<std::string> segments() const;
+
+  transport::SimDisk& disk() { return disk_; }
+
+  const KvTruth& kv_truth() const { return kv_truth_; }
+
+  bool keeps_kv() const { return setup_.keeps_kv; }
+
+  const transport::BlockStoreLimits& kv_limits() const { return setup_.kv; }
+
+  // What the node's KV store says of itself.
+  transport::BlockStore::Use kv_use(NodeId node) const {
+    return hosts_.at(node.value).life->blocks->use();
+  }
+
+  // The KV stores have nothing to write any more.
+  bool nothing_queued() const;
+  // What must be equal for KV to be shared, of a tenant.
+  static KvIdentity kv_identity(const std::string& tenant);
 
   Timeline& timeline() { return timeline_; }
 
@@ -176,6 +210,7 @@ class World {
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
     std::unique_ptr<transport::ClusterStore> store;
+    std::unique_ptr<NodeStore> disk;
     std::unique_ptr<transport::BlockStore> blocks;
     std::unique_ptr<Node> node;
     std::unique_ptr<testing::Clients> clients;
@@ -194,6 +229,9 @@ class World {
   };
 
   void start(NodeId node);
+  void open_blocks(NodeId node, Life& life);
+  NodeStore* disk_of(NodeId node);
+  std::vector<std::byte>& random_segment();
 
   struct Drain {
     NodeId node;
@@ -219,7 +257,8 @@ class World {
   Timeline timeline_;
   Network network_;
   transport::MemoryFabric fabric_;
-  SharedBlocks blocks_{timeline_};
+  transport::SimDisk disk_{[this] { return true_wall(now()); }};
+  KvTruth kv_truth_;
   std::shared_ptr<transport::SimRecord> record_;
   std::vector<Host> hosts_;
   std::vector<std::unique_ptr<Life>> dead_;  // their actors may still hold pointers into them

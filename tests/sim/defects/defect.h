@@ -17,6 +17,7 @@
 #include "actors/policy/health.h"
 #include "actors/stream.h"
 #include "tests/sim/tamper.h"
+#include "transport/file_store/segment_reader.h"
 
 namespace shoal::sim {
 
@@ -54,6 +55,15 @@ class Defect {
   virtual bool loses_blocks() { return false; }
 
   virtual const Member* find_member(NodeId, const Member* found) { return found; }
+
+  // Takes a stored record that does not verify for the block that was asked for.
+  virtual bool trusts_records() { return false; }
+
+  // Takes an index page for a segment's whatever its checksum.
+  virtual bool trusts_index_pages() { return false; }
+
+  // What was read of a segment.
+  virtual void on_segment(transport::SegmentNews&) {}
 
   virtual std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank>,
                                                        const DecodeNeed&,

@@ -1,6 +1,9 @@
 // Stand in for functions of the product: the linker sends their callers here (--wrap, see
 // CMakeLists.txt, which reads the names from this file), and the defect at work decides.
+#include <algorithm>
+#include <cstring>
 #include <span>
+#include <vector>
 
 #include "actors/kv_image.h"
 #include "actors/policy/decode_balancer.h"
@@ -8,7 +11,9 @@
 #include "actors/policy/membership.h"
 #include "actors/stream.h"
 #include "kernels/kv_arena.h"
+#include "schemas/checksum.h"
 #include "tests/sim/defects/defect.h"
+#include "transport/file_store/layout.h"
 
 // A member function is called like a function with its object in front.
 #define STAND_IN(name) asm("__wrap_" name)
@@ -22,10 +27,18 @@
 #define GIVE_BLOCKS "_ZN5shoal7kernels7KvArena11give_blocksESt4spanIKNS_2IdINS_8BlockTagEjEELm18446744073709551615EE"
 #define FIND_MEMBER "_ZNK5shoal4View4findENS_2IdINS_7NodeTagEjEE"
 #define PICK_DECODE_RANK "_ZN5shoal16pick_decode_rankESt4spanIKNS_10DecodeRankELm18446744073709551615EERKNS_10DecodeNeedERKNS_9CostModelEl"
+#define READ_KV_RECORD "_ZN5shoal14read_kv_recordESt4spanIKSt4byteLm18446744073709551615EERKNS_8KvWantedE"
+#define READ_SEGMENT "_ZN5shoal9transport12read_segmentERNS0_6FileIoERKNS0_11SegmentNameEmRKNS0_15SegmentProgressE"
+#define READ_INDEX_PAGE "_ZN5shoal9transport15read_index_pageESt4spanIKSt4byteLm18446744073709551615EERKNS0_11SegmentNameEj"
 
 // clang-format on
 
 namespace shoal::sim {
+
+using transport::IndexPage;
+using transport::SegmentName;
+using transport::SegmentNews;
+using transport::SegmentProgress;
 
 StreamStep real_on_time(Stream* stream, Instant now) REAL(ON_TIME);
 StreamStep stand_in_on_time(Stream* stream, Instant now) STAND_IN(ON_TIME);
@@ -118,6 +131,66 @@ std::optional<DecodeChoice> stand_in_pick_decode_rank(std::span<const DecodeRank
     }
   }
   return real_pick_decode_rank(ranks, need, cost, max_batch);
+}
+
+Result<KvRecord> real_read_kv_record(std::span<const std::byte> record, const KvWanted& wanted)
+    REAL(READ_KV_RECORD);
+Result<KvRecord> stand_in_read_kv_record(std::span<const std::byte> record, const KvWanted& wanted)
+    STAND_IN(READ_KV_RECORD);
+
+Result<KvRecord> stand_in_read_kv_record(std::span<const std::byte> record,
+                                         const KvWanted& wanted) {
+  auto read = real_read_kv_record(record, wanted);
+  Defect* defect = defect_at_work();
+  if (read || defect == nullptr || !defect->trusts_records()) {
+    return read;
+  }
+  TRY(const KvBlock block, read_kv_header(record));
+  return KvRecord{block, record.subspan(kKvHeaderBytes, block.payload_bytes)};
+}
+
+Result<SegmentNews> real_read_segment(transport::FileIo& io,
+                                      const SegmentName& name,
+                                      std::uint64_t bytes,
+                                      const SegmentProgress& known) REAL(READ_SEGMENT);
+Result<SegmentNews> stand_in_read_segment(transport::FileIo& io,
+                                          const SegmentName& name,
+                                          std::uint64_t bytes,
+                                          const SegmentProgress& known) STAND_IN(READ_SEGMENT);
+
+Result<SegmentNews> stand_in_read_segment(transport::FileIo& io,
+                                          const SegmentName& name,
+                                          std::uint64_t bytes,
+                                          const SegmentProgress& known) {
+  auto news = real_read_segment(io, name, bytes, known);
+  Defect* defect = defect_at_work();
+  if (news && defect != nullptr) {
+    defect->on_segment(*news);
+  }
+  return news;
+}
+
+Result<IndexPage> real_read_index_page(std::span<const std::byte> page,
+                                       const SegmentName& name,
+                                       std::uint32_t at) REAL(READ_INDEX_PAGE);
+Result<IndexPage> stand_in_read_index_page(std::span<const std::byte> page,
+                                           const SegmentName& name,
+                                           std::uint32_t at) STAND_IN(READ_INDEX_PAGE);
+
+Result<IndexPage> stand_in_read_index_page(std::span<const std::byte> page,
+                                           const SegmentName& name,
+                                           std::uint32_t at) {
+  auto index = real_read_index_page(page, name, at);
+  Defect* defect = defect_at_work();
+  if (index || defect == nullptr || !defect->trusts_index_pages()) {
+    return index;
+  }
+  std::vector<std::byte> summed(page.begin(), page.end());
+  constexpr std::size_t kCrcAt = 8;  // of all other bytes, and zeros in its place
+  std::fill_n(summed.begin() + kCrcAt, sizeof(std::uint32_t), std::byte{0});
+  const std::uint32_t crc = crc32c(summed);
+  std::memcpy(summed.data() + kCrcAt, &crc, sizeof crc);
+  return real_read_index_page(summed, name, at);
 }
 
 }  // namespace shoal::sim

@@ -1,0 +1,89 @@
+// What must be true of blocks in the KV store: a witness between every process and its store. It
+// takes nothing from an index; it knows what was stored under which name, and what came back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schemas/kv_record.h"
+#include "tests/sim/node_clients.h"
+#include "tests/sim/node_store.h"
+#include "tests/sim/timeline.h"
+#include "tests/sim/violation.h"
+#include "transport/block_store.h"
+
+namespace shoal::sim {
+
+class KvTruth {
+ public:
+  // The blocks of a hit, as they were loaded.
+  struct Loaded {
+    std::vector<BlockKey> keys;
+    bool is_exact = true;        // all of them
+    std::uint64_t last_row = 0;  // of hashes: what the next row follows from
+  };
+
+  struct Watched {
+    std::unique_ptr<transport::BlockStore> store;
+    const NodeStore* port = nullptr;
+    const NodeClock* clock = nullptr;
+    transport::BlockStoreLimits limits;
+    std::function<void(const std::string& event)> tell;
+  };
+
+  // `are_hashes`: the devices' rows can be told from the tokens.
+  KvTruth(Timeline& timeline, bool are_hashes) : timeline_(timeline), are_hashes_(are_hashes) {}
+
+  // Forwards everything. The truth outlives it.
+  std::unique_ptr<transport::BlockStore> watch(Watched watched);
+
+  // What came from the store under that lineage; null: nothing ever did.
+  const Loaded* loaded(std::uint64_t lineage) const;
+
+  // Adds the rows that were loaded. False: a basis names blocks that never came from the store.
+  bool add_rows(std::vector<testing::BasisFrom>& bases) const;
+
+  void power_lost() { ++powers_lost_; }
+
+  // The first of each kind.
+  const std::vector<Violation>& violations() const { return violations_; }
+
+ private:
+  class Witness;
+
+  // All that is known of one name.
+  struct Known {
+    BlockKey parent;
+    TtlClass ttl = TtlClass::kChat;
+    std::map<std::uint32_t, Provenance> records;  // by checksum of the payload
+    std::optional<std::uint64_t> whole;           // last row of a whole run
+    WallMillis last_use = 0;                      // the latest on any process's clock
+    Instant touched{};
+    int power = 0;  // how often power was lost before it was stored first
+  };
+
+  void store(const KvBlock& block, std::span<const std::byte> payload, const Watched& by);
+  void check_rows(const KvBlock& block, std::span<const std::byte> payload, Known& known);
+  void use(const BlockKey& leaf, const Watched& by);
+  std::string load(const std::vector<KvWanted>& wanted,
+                   const std::vector<transport::Loaded>& loaded,
+                   const Watched& by);
+  std::optional<transport::BlockInfo> check_block(const KvWanted& wanted,
+                                                  std::span<const std::byte> payload,
+                                                  const Watched& by);
+  void violate(const std::string& what);
+
+  Timeline& timeline_;
+  const bool are_hashes_;
+  int powers_lost_ = 0;
+  std::map<BlockKey, Known> known_;
+  std::map<std::uint64_t, Loaded> loaded_;
+  std::vector<Violation> violations_;
+};
+
+}  // namespace shoal::sim

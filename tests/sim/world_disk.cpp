@@ -1,0 +1,111 @@
+// The disk of KV blocks: each process's way to it, and what becomes of the files.
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/world.h"
+
+namespace shoal::sim {
+
+KvIdentity World::kv_identity(const std::string& tenant) {
+  return {"sim", "", "", "", tenant};
+}
+
+void World::open_blocks(NodeId node, Life& life) {
+  life.disk = std::make_unique<NodeStore>(NodeStoreParts{
+      disk_, timeline_, *life.clock, [this](std::uint64_t below) { return random_() % below; }});
+  transport::BlockStoreParams params;
+  params.limits = setup_.kv;
+  params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
+  params.writer = life.process;
+  if (setup_.tamper.blocks) {
+    setup_.tamper.blocks(params.limits);
+  }
+  life.blocks = kv_truth_.watch({life.disk->open(std::move(params)),
+                                 life.disk.get(),
+                                 life.clock.get(),
+                                 setup_.kv,
+                                 [this, node](const std::string& event) { tell(node, event); }});
+}
+
+NodeStore* World::disk_of(NodeId node) {
+  const Host& host = hosts_.at(node.value);
+  return host.life ? host.life->disk.get() : nullptr;
+}
+
+void World::set_mount(NodeId node, Mount mount) {
+  if (NodeStore* disk = disk_of(node)) {
+    disk->set_mount(mount);
+  }
+}
+
+void World::hang_disk(NodeId node, bool hangs) {
+  if (NodeStore* disk = disk_of(node)) {
+    disk->hang(hangs);
+  }
+}
+
+void World::slow_disk(NodeId node, Nanos extra) {
+  if (NodeStore* disk = disk_of(node)) {
+    disk->slow_down(extra);
+  }
+}
+
+void World::set_wall(NodeId node, std::chrono::milliseconds wrong) {
+  if (alive(node)) {
+    hosts_[node.value].clock->set_wall(wrong);
+  }
+}
+
+void World::lose_power(NodeId node) {
+  kill(node);
+  say(node, "world.power_loss");
+  disk_.lose_power([this](std::uint64_t below) { return random_() % below; });
+  kv_truth_.power_lost();
+}
+
+std::vector<std::string> World::segments() const {
+  std::vector<std::string> names = disk_.files();
+  std::erase_if(names, [this](const std::string& name) {
+    return !name.ends_with(".kv") || disk_.content(name).empty();
+  });
+  return names;
+}
+
+std::vector<std::byte>& World::random_segment() {
+  const auto names = segments();
+  return disk_.content(names.at(random_() % names.size()));
+}
+
+// Every other one in a segment's last page, which says what the segment holds.
+void World::flip_bits(std::int64_t count) {
+  for (; count > 0 && !segments().empty(); --count) {
+    auto& content = random_segment();
+    const std::size_t last = std::min<std::size_t>(content.size(), kKvRecordAlign);
+    const std::size_t range = count % 2 == 0 ? last : content.size();
+    content[content.size() - 1 - random_() % range] ^= std::byte{1} << (random_() % 8);
+  }
+}
+
+void World::truncate_segment() {
+  if (!segments().empty()) {
+    auto& content = random_segment();
+    content.resize(random_() % content.size());
+  }
+}
+
+void World::swap_segments() {
+  const auto names = segments();
+  if (names.size() > 1) {
+    const std::size_t one = random_() % names.size();
+    const std::size_t other = (one + 1 + random_() % (names.size() - 1)) % names.size();
+    std::swap(disk_.content(names[one]), disk_.content(names[other]));
+  }
+}
+
+bool World::nothing_queued() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+    return !host.life || !host.life->blocks || host.life->blocks->use().queued == Bytes(0);
+  });
+}
+
+}  // namespace shoal::sim
