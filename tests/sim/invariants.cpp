@@ -30,6 +30,17 @@ std::vector<std::string> timeline_of(const World& world, RequestId request) {
   return timeline;
 }
 
+// A later attempt keeps its basis; but blocks that it was behind may be gone, or others in their
+// place.
+bool may_follow(const Basis& first, const Basis& later) {
+  Basis without = first;
+  without.hit = without.replay_floor = 0;
+  without.lineage = 0;
+  Basis others = first;
+  others.lineage = later.lineage;
+  return later == first || (first.hit > 0 && (later == without || later == others));
+}
+
 class Checker {
  public:
   explicit Checker(const Finished& run) : run_(run) {}
@@ -116,6 +127,14 @@ class Checker {
       return;
     }
     const testing::Wanted wanted = asked.clients->asked(asked.request);
+    if (!std::all_of(bases.begin(), bases.end(), [&bases](const testing::BasisFrom& one) {
+          return may_follow(bases.front().basis, one.basis);
+        })) {
+      violate("true_tokens",
+              "request " + std::to_string(asked.request.value) +
+                  " went on under another basis, and not for want of blocks",
+              asked.request);
+    }
     own_blocks(asked, wanted, bases);
     const auto truth = true_answer(run_.model, wanted, bases, run_.world.context());
     const bool is_prefix = answer.tokens.size() <= truth.size() &&

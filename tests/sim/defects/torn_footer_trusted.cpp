@@ -9,15 +9,28 @@ node: "gateway router"
 node: "prefill"
 node: "prefill"
 node: "decode"
-workload { requests: 80 gap_us: 100000 texts: 3 prompt_min: 200 prompt_max: 700 }
+workload { requests: 150 gap_us: 80000 texts: 3 prompt_min: 300 prompt_max: 700 answer_max: 10 }
 store { }
-fault { kind: KV_FLIP count: 6 at_ms: 2900 }
-fault { kind: KILL node: 1 at_ms: 3000 for_ms: 200 }
-fault { kind: KILL node: 2 at_ms: 3000 for_ms: 200 }
-fault { kind: KV_FLIP count: 6 at_ms: 4900 }
-fault { kind: KILL node: 0 at_ms: 5000 for_ms: 200 }
-fault { kind: KILL node: 1 at_ms: 5000 for_ms: 200 }
-fault { kind: KILL node: 2 at_ms: 5000 for_ms: 200 }
+fault { kind: KV_FLIP count: 6 at_ms: 1900 }
+fault { kind: KILL node: 0 at_ms: 2000 for_ms: 50 }
+fault { kind: KILL node: 1 at_ms: 2000 for_ms: 50 }
+fault { kind: KILL node: 2 at_ms: 2000 for_ms: 50 }
+fault { kind: KV_FLIP count: 6 at_ms: 3900 }
+fault { kind: KILL node: 0 at_ms: 4000 for_ms: 50 }
+fault { kind: KILL node: 1 at_ms: 4000 for_ms: 50 }
+fault { kind: KILL node: 2 at_ms: 4000 for_ms: 50 }
+fault { kind: KV_FLIP count: 6 at_ms: 5900 }
+fault { kind: KILL node: 0 at_ms: 6000 for_ms: 50 }
+fault { kind: KILL node: 1 at_ms: 6000 for_ms: 50 }
+fault { kind: KILL node: 2 at_ms: 6000 for_ms: 50 }
+fault { kind: KV_FLIP count: 6 at_ms: 7900 }
+fault { kind: KILL node: 0 at_ms: 8000 for_ms: 50 }
+fault { kind: KILL node: 1 at_ms: 8000 for_ms: 50 }
+fault { kind: KILL node: 2 at_ms: 8000 for_ms: 50 }
+fault { kind: KV_FLIP count: 6 at_ms: 9900 }
+fault { kind: KILL node: 0 at_ms: 10000 for_ms: 50 }
+fault { kind: KILL node: 1 at_ms: 10000 for_ms: 50 }
+fault { kind: KILL node: 2 at_ms: 10000 for_ms: 50 }
 )";
 
 class TornFooterTrusted final : public Defect {
