@@ -77,6 +77,11 @@ class Checker {
     if (!run_.world.nothing_queued()) {
       violate("leases_return", "a KV store still has blocks to write", {});
     }
+    if (const std::size_t lost = run_.world.lost_blocks(); lost != 0) {
+      violate("durable_blocks_stay",
+              std::to_string(lost) + " blocks were durable, and no KV store knows them",
+              {});
+    }
     const auto& untrue = run_.world.kv_truth().violations();
     found_.insert(found_.end(), untrue.begin(), untrue.end());
     return std::move(found_);

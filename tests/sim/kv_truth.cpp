@@ -61,17 +61,22 @@ class KvTruth::Witness final : public transport::BlockStore {
   }
 
   void put(std::vector<std::vector<std::byte>> records, Stored done) override {
+    std::vector<BlockKey> keys;
     for (const auto& record : records) {
-      if (const auto block = read_kv_header(record)) {
-        truth_.store(
-            *block, std::span(record).subspan(kKvHeaderBytes, block->payload_bytes), watched_);
-      }
+      const KvBlock block = read_kv_header(record).value();
+      truth_.store(block, std::span(record).subspan(kKvHeaderBytes, block.payload_bytes), watched_);
+      keys.push_back(block.key);
     }
-    watched_.store->put(std::move(records),
-                        [this, done = std::move(done)](std::vector<Result<void>> results) {
-                          tell_stored(results);
-                          done(std::move(results));
-                        });
+    watched_.store->put(
+        std::move(records),
+        [this, keys = std::move(keys), done = std::move(done)](std::vector<Result<void>> results) {
+          for (std::size_t i = 0; i < keys.size(); ++i) {
+            Known& known = truth_.known_.at(keys[i]);
+            known.is_kept = known.is_kept || results[i].has_value();
+          }
+          tell_stored(results);
+          done(std::move(results));
+        });
   }
 
   void get(std::vector<KvWanted> wanted, Instant deadline, Got done) override {
@@ -92,7 +97,12 @@ class KvTruth::Witness final : public transport::BlockStore {
     watched_.store->touch(leaf, turn);
   }
 
-  bool drop(const BlockKey& key) override { return watched_.store->drop(key); }
+  bool drop(const BlockKey& key) override {
+    if (const auto known = truth_.known_.find(key); known != truth_.known_.end()) {
+      known->second.is_kept = false;
+    }
+    return watched_.store->drop(key);
+  }
 
   void stop() override { watched_.store->stop(); }
 
@@ -144,6 +154,16 @@ std::unique_ptr<transport::BlockStore> KvTruth::watch(Watched watched) {
 const KvTruth::Loaded* KvTruth::loaded(std::uint64_t lineage) const {
   const auto found = loaded_.find(lineage);
   return found == loaded_.end() ? nullptr : &found->second;
+}
+
+std::vector<BlockKey> KvTruth::kept() const {
+  std::vector<BlockKey> keys;
+  for (const auto& [key, known] : known_) {
+    if (known.is_kept && !may_forget_) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
 }
 
 bool KvTruth::add_rows(std::vector<testing::BasisFrom>& bases) const {

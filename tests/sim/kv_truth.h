@@ -48,6 +48,12 @@ class KvTruth {
   // Adds the rows that were loaded. False: a basis names blocks that never came from the store.
   bool add_rows(std::vector<testing::BasisFrom>& bases) const;
 
+  // Blocks that a process was told are durable, and that nobody gave up since.
+  std::vector<BlockKey> kept() const;
+
+  // From now on any block may be forgotten: files were damaged, it expired, its room was needed.
+  void allow_forgetting() { may_forget_ = true; }
+
   void power_lost() { ++powers_lost_; }
 
   // The first of each kind.
@@ -64,7 +70,8 @@ class KvTruth {
     std::optional<std::uint64_t> whole;           // last row of a whole run
     WallMillis last_use = 0;                      // the latest on any process's clock
     Instant touched{};
-    int power = 0;  // how often power was lost before it was stored first
+    bool is_kept = false;  // somebody was told that it is durable
+    int power = 0;         // how often power was lost before it was stored first
   };
 
   void store(const KvBlock& block, std::span<const std::byte> payload, const Watched& by);
@@ -81,6 +88,7 @@ class KvTruth {
   Timeline& timeline_;
   const bool are_hashes_;
   int powers_lost_ = 0;
+  bool may_forget_ = false;
   std::map<BlockKey, Known> known_;
   std::map<std::uint64_t, Loaded> loaded_;
   std::vector<Violation> violations_;

@@ -40,6 +40,9 @@ void Monitor::forgotten(NodeId node) {
   }
   const auto use = world_.kv_use(node);
   const auto before = std::exchange(seen_[node], use);
+  if (use.expired > before.expired || use.evicted > before.evicted) {
+    world_.kv_truth().allow_forgetting();
+  }
   if (use.expired > before.expired) {
     world_.tell(node, "blocks.expired");
   }

@@ -21,6 +21,7 @@ struct NodeStoreParts {
   Timeline& timeline;
   NodeClock& clock;
   transport::SimDisk::Random random;
+  bool syncs = true;  // false: a defect, what is synced is not
 };
 
 class NodeStore {

@@ -391,6 +391,9 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
       },
       seconds(2));
   run.memory_free = world.memory_is_free();
+  if (world.keeps_kv()) {
+    world.run_for(seconds(4));  // all see what was stored last
+  }
   outcome.violations.insert(
       outcome.violations.end(), monitor.violations().begin(), monitor.violations().end());
   for (Violation& violation : check_invariants(run)) {

@@ -58,6 +58,31 @@ TEST_CASE("every scenario file holds its invariants and reaches what it promises
   }
 }
 
+TEST_CASE("every scenario file holds its invariants with a KV store, too") {
+  constexpr std::uint64_t kSeeds = 2;
+  std::int64_t hits = 0;
+  for (const auto& file : scenario_files()) {
+    const std::string name = file.stem().string();
+    CAPTURE(name);
+    scenario::Scenario scenario = read_scenario(file).value();
+    if (scenario.has_store() || !scenario.device().model().empty()) {
+      continue;
+    }
+    scenario.mutable_store();
+    scenario.mutable_workload()->set_texts(2);
+    scenario.mutable_workload()->set_tenants(2);
+    scenario.mutable_workload()->set_prompt_max(std::max(600, scenario.workload().prompt_max()));
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      CAPTURE(seed);
+      const Outcome outcome = run_scenario(scenario, {seed, false});
+      check_clean(outcome);
+      const auto hit = outcome.counters.find("kv_hit");
+      hits += hit == outcome.counters.end() ? 0 : hit->second;
+    }
+  }
+  CHECK(hits > 100);
+}
+
 TEST_CASE("drawn scenarios of one to five nodes hold their invariants") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
@@ -71,6 +96,11 @@ TEST_CASE("the same scenario and seed give the same hash, another seed another")
   CHECK(run_scenario(scenario, {11, true}).hash == hash);
   CHECK(run_scenario(written_out(scenario, 11), {11, false}).hash == hash);
   CHECK(run_scenario(scenario, {12, false}).hash != hash);
+}
+
+TEST_CASE("a KV store under faults gives the same hash under the same seed") {
+  const auto scenario = read_scenario(SHOAL_SCENARIOS "/kv_everything_at_once.txtpb").value();
+  CHECK(run_scenario(scenario, {3, false}).hash == run_scenario(scenario, {3, false}).hash);
 }
 
 TEST_CASE(

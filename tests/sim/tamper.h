@@ -22,6 +22,8 @@ struct Tamper {
   // The messages that go on the way instead of one, in order.
   std::function<std::vector<std::string>(NodeId from, NodeId to, std::string bytes)> messages;
   OtherBuffer fetched;
+  // The KV stores' disks make nothing durable, and do not say so.
+  bool skips_sync = false;
   // What the KV stores are opened with.
   std::function<void(transport::BlockStoreLimits&)> blocks;
   // Longest wait of a drain.

@@ -110,6 +110,8 @@ class World {
 
   const KvTruth& kv_truth() const { return kv_truth_; }
 
+  KvTruth& kv_truth() { return kv_truth_; }
+
   bool keeps_kv() const { return setup_.keeps_kv; }
 
   const transport::BlockStoreLimits& kv_limits() const { return setup_.kv; }
@@ -119,6 +121,8 @@ class World {
     return hosts_.at(node.value).life->blocks->use();
   }
 
+  // Blocks that were durable, and that no process's KV store knows any more.
+  std::size_t lost_blocks() const;
   // The KV stores have nothing to write any more.
   bool nothing_queued() const;
   // What must be equal for KV to be shared, of a tenant.

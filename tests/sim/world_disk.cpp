@@ -11,8 +11,12 @@ KvIdentity World::kv_identity(const std::string& tenant) {
 }
 
 void World::open_blocks(NodeId node, Life& life) {
-  life.disk = std::make_unique<NodeStore>(NodeStoreParts{
-      disk_, timeline_, *life.clock, [this](std::uint64_t below) { return random_() % below; }});
+  life.disk = std::make_unique<NodeStore>(
+      NodeStoreParts{.disk = disk_,
+                     .timeline = timeline_,
+                     .clock = *life.clock,
+                     .random = [this](std::uint64_t below) { return random_() % below; },
+                     .syncs = !setup_.tamper.skips_sync});
   transport::BlockStoreParams params;
   params.limits = setup_.kv;
   params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
@@ -54,6 +58,9 @@ void World::set_wall(NodeId node, std::chrono::milliseconds wrong) {
   if (alive(node)) {
     hosts_[node.value].clock->set_wall(wrong);
   }
+  if (wrong.count() != 0) {
+    kv_truth_.allow_forgetting();
+  }
 }
 
 void World::lose_power(NodeId node) {
@@ -78,6 +85,7 @@ std::vector<std::byte>& World::random_segment() {
 
 // Every other one in a segment's last page, which says what the segment holds.
 void World::flip_bits(std::int64_t count) {
+  kv_truth_.allow_forgetting();
   for (; count > 0 && !segments().empty(); --count) {
     auto& content = random_segment();
     const std::size_t last = std::min<std::size_t>(content.size(), kKvRecordAlign);
@@ -87,6 +95,7 @@ void World::flip_bits(std::int64_t count) {
 }
 
 void World::truncate_segment() {
+  kv_truth_.allow_forgetting();
   if (!segments().empty()) {
     auto& content = random_segment();
     content.resize(random_() % content.size());
@@ -94,12 +103,23 @@ void World::truncate_segment() {
 }
 
 void World::swap_segments() {
+  kv_truth_.allow_forgetting();
   const auto names = segments();
   if (names.size() > 1) {
     const std::size_t one = random_() % names.size();
     const std::size_t other = (one + 1 + random_() % (names.size() - 1)) % names.size();
     std::swap(disk_.content(names[one]), disk_.content(names[other]));
   }
+}
+
+std::size_t World::lost_blocks() const {
+  const auto kept = kv_truth_.kept();
+  return static_cast<std::size_t>(
+      std::count_if(kept.begin(), kept.end(), [this](const BlockKey& key) {
+        return std::none_of(hosts_.begin(), hosts_.end(), [&key](const Host& host) {
+          return host.life && host.life->blocks->find(key);
+        });
+      }));
 }
 
 bool World::nothing_queued() const {

@@ -93,6 +93,16 @@ class OneRun(InFolder):
         self.assertGreater(float(recovery[1]), 0)
         self.assertGreater(float(recovery[2]), 0)
 
+    def test_runs_keep_kv_in_a_store_when_asked(self):
+        scenario = self.write("turns.txtpb", 'node: "all"\nworkload { requests: 12 gap_us: 400000 texts: 1 '
+                                             'prompt_min: 400 prompt_max: 500 }\n')
+        self.assertNotIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2").stdout)
+        self.assertIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2", "--kv").stdout)
+
+    def test_kv_of_a_model_is_refused(self):
+        scenario = self.write("guppy.txtpb", 'node: "all"\ndevice { model: "guppy" }\n')
+        self.assertIn("--kv", self.sim("--scenario", scenario, "--kv", status=1).stderr)
+
 
 class Shrinking(InFolder):
     def test_the_shrunk_scenario_is_told_with_how_to_run_it_and_violates_again(self):
