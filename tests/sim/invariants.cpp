@@ -30,15 +30,13 @@ std::vector<std::string> timeline_of(const World& world, RequestId request) {
   return timeline;
 }
 
-// A later attempt keeps its basis; but blocks that it was behind may be gone, or others in their
-// place.
+// A later attempt keeps its basis; but blocks that a bounded one was behind may be gone.
 bool may_follow(const Basis& first, const Basis& later) {
   Basis without = first;
   without.hit = without.replay_floor = 0;
   without.lineage = 0;
-  Basis others = first;
-  others.lineage = later.lineage;
-  return later == first || (first.hit > 0 && (later == without || later == others));
+  const bool may_lose = first.mode == BasisMode::kBounded && first.hit > 0;
+  return later == first || (may_lose && later == without);
 }
 
 class Checker {

@@ -257,7 +257,7 @@ std::optional<BlockInfo> KvTruth::check_block(const KvWanted& wanted,
       timeline_.now() - known.touched > kSeen) {
     violate("a block was loaded that had expired");
   }
-  return BlockInfo{crc, known.records.at(crc), TtlClass::kChat};
+  return BlockInfo{crc, known.records.at(crc), known.ttl, known.last_use};
 }
 
 void KvTruth::violate(const std::string& what) {

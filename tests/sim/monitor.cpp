@@ -28,13 +28,13 @@ void Monitor::look() {
     if (world_.alive(node) && !world_.paused(node)) {
       ceilings(node);
       health(node);
-      forgotten(node);
+      store(node);
     }
   }
 }
 
-// Of a KV store, into the event log.
-void Monitor::forgotten(NodeId node) {
+// What a KV store forgot goes into the event log. 7. Never `ok` where it writes nothing.
+void Monitor::store(NodeId node) {
   if (!world_.keeps_kv()) {
     return;
   }
@@ -48,6 +48,16 @@ void Monitor::forgotten(NodeId node) {
   }
   if (use.evicted > before.evicted) {
     world_.tell(node, "blocks.evicted");
+  }
+  if (use.writable) {
+    refuses_since_.erase(node);
+    return;
+  }
+  const Nanos heartbeat = std::chrono::milliseconds(world_.config().supervisor().heartbeat_ms());
+  const Instant since = refuses_since_.try_emplace(node, world_.now()).first->second;
+  if (world_.now() - std::max(since, world_.runs_since(node)) > heartbeat * kHeartbeatsToTell &&
+      world_.uses_kv(node)) {
+    is_not_ok(node, "its KV store refuses writes");
   }
 }
 

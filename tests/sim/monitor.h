@@ -25,13 +25,14 @@ class Monitor {
   void look();
   void ceilings(NodeId node);
   void keeps_under(NodeId node, const std::string& what, std::int64_t count, std::int64_t ceiling);
-  void forgotten(NodeId node);
+  void store(NodeId node);
   void health(NodeId node);
   void is_not_ok(NodeId node, const std::string& why);
   void violate(const std::string& invariant, const std::string& what);
 
   World& world_;
   std::map<NodeId, transport::BlockStore::Use> seen_;
+  std::map<NodeId, Instant> refuses_since_;  // of KV stores that write nothing
   std::vector<Violation> violations_;
 };
 

@@ -114,6 +114,11 @@ class World {
 
   bool keeps_kv() const { return setup_.keeps_kv; }
 
+  // Its actors look up or move blocks.
+  bool uses_kv(NodeId node) const {
+    return keeps_kv() && (hosts_.at(node.value).roles.router || has_device(node));
+  }
+
   const transport::BlockStoreLimits& kv_limits() const { return setup_.kv; }
 
   // What the node's KV store says of itself.
