@@ -393,7 +393,7 @@ void SimBackend::write(const RowRun& run, Sequence& sequence) {
       continue;
     }
     SimHistory history(read(run.blocks, position - 1));
-    if (position > 0 && position == run.writes_from) {
+    if (run.encoder_floor > 0 && position == run.encoder_floor + model_.window) {
       history.add_behind_hit(token, run.encoder_floor);
     } else {
       history.add(token);

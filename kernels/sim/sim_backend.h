@@ -62,7 +62,8 @@ class SimHistory {
   explicit SimHistory(std::uint64_t row) : hash_(row) {}
 
   void add(TokenId token);
-  // The first token behind a hit whose windows begin at `encoder_floor` (0: they are whole).
+  // The first token behind a hit whose windows begin at `encoder_floor`, a window before it (0:
+  // they are whole).
   void add_behind_hit(TokenId token, Position encoder_floor);
 
   std::uint64_t hash() const { return hash_; }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "actors/policy/kv_reuse.h"
 #include "tests/sim/event_line.h"
 
 namespace shoal::sim {
@@ -30,13 +31,13 @@ std::vector<std::string> timeline_of(const World& world, RequestId request) {
   return timeline;
 }
 
-// A later attempt keeps its basis; but blocks that a bounded one was behind may be gone.
-bool may_follow(const Basis& first, const Basis& later) {
-  Basis without = first;
-  without.hit = without.replay_floor = 0;
-  without.lineage = 0;
+// A later attempt keeps its basis; but blocks that a bounded one was behind may be gone, and then
+// it begins anew.
+bool may_follow(const Basis& first, const Basis& later, Position prompt) {
+  const Position window = kernels::sim_shape({}).window;  // of hashes: a model's loads no blocks
+  const Basis anew = first_basis(first.mode, prompt, window);
   const bool may_lose = first.mode == BasisMode::kBounded && first.hit > 0;
-  return later == first || (may_lose && later == without);
+  return later == first || (may_lose && later == anew);
 }
 
 class Checker {
@@ -130,8 +131,9 @@ class Checker {
       return;
     }
     const testing::Wanted wanted = asked.clients->asked(asked.request);
-    if (!std::all_of(bases.begin(), bases.end(), [&bases](const testing::BasisFrom& one) {
-          return may_follow(bases.front().basis, one.basis);
+    const auto prompt = static_cast<Position>(wanted.prompt.size());
+    if (!std::all_of(bases.begin(), bases.end(), [&bases, prompt](const testing::BasisFrom& one) {
+          return may_follow(bases.front().basis, one.basis, prompt);
         })) {
       violate("true_tokens",
               "request " + std::to_string(asked.request.value) +

@@ -84,6 +84,10 @@ Result<DeviceModel> model_of(const scenario::Scenario& scenario) {
   return model;
 }
 
+// Tails of sessions are on offer for so long, unless the scenario says otherwise: less than most
+// pauses between turns, so that these start behind tails and behind blocks.
+constexpr std::int64_t kTailMs = 1'000;
+
 WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& options) {
   WorldSetup setup;
   setup.seed = options.seed;
@@ -107,6 +111,9 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
   setup.configure = [&scenario](Config& config) {
     config.MergeFrom(scenario.config());
     config.mutable_log()->set_level("debug");
+    if (scenario.has_store() && !scenario.config().kv().has_tail_ms()) {
+      config.mutable_kv()->set_tail_ms(kTailMs);
+    }
   };
   return setup;
 }
@@ -389,7 +396,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
         return world.memory_is_free() && world.nothing_offered() && world.nothing_queued() &&
                world.believed_answers().empty();
       },
-      seconds(2));
+      seconds(2) + (world.keeps_kv() ? milliseconds(world.config().kv().tail_ms()) : Nanos{0}));
   run.memory_free = world.memory_is_free();
   if (world.keeps_kv()) {
     world.run_for(seconds(4));  // all see what was stored last

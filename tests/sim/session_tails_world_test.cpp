@@ -41,12 +41,14 @@ testing::Wanted next_turn(const testing::Wanted& before,
   return next;
 }
 
-void check_true(const testing::Answer& answer, const testing::Wanted& wanted) {
+void check_true(const World& world, const testing::Answer& answer, const testing::Wanted& wanted) {
   CAPTURE((answer.error ? answer.error->message : std::string()));
   REQUIRE(answer.terminal_events == 1);
   REQUIRE_FALSE(answer.error.has_value());
   REQUIRE(answer.basis.has_value());
-  CHECK(answer.tokens == testing::sim_answer({}, wanted, *answer.basis, 4096));
+  auto bases = answer.bases;
+  REQUIRE(world.kv_truth().add_rows(bases));
+  CHECK(answer.tokens == testing::sim_answer({}, wanted, bases, 4096));
 }
 
 testing::Answer ask(World& world, const testing::Wanted& wanted) {
@@ -54,7 +56,7 @@ testing::Answer ask(World& world, const testing::Wanted& wanted) {
   REQUIRE(world.run_until_all_over(seconds(120)));
   world.run_for(seconds(3));  // its last blocks are durable, and all nodes know them
   const testing::Answer answer = world.clients(NodeId{0}).answer(request);
-  check_true(answer, wanted);
+  check_true(world, answer, wanted);
   CHECK(answer.attempts == 1);
   return answer;
 }
@@ -171,7 +173,7 @@ TEST_CASE("when the node that kept the tail dies, the turn starts behind blocks"
     world.restart(NodeId{2});
     REQUIRE(world.run_until_all_over(seconds(120)));
     const testing::Answer answer = world.clients(NodeId{0}).answer(request);
-    check_true(answer, second);
+    check_true(world, answer, second);
     CHECK(is_quiet(world));
   }
 }
@@ -193,7 +195,7 @@ TEST_CASE("an answer that a dead node cut off goes on from the tail of its promp
       world.break_part(NodeId{2}, "decode_worker.0");
       REQUIRE(world.run_until_all_over(seconds(120)));
       const testing::Answer answer = clients.answer(request);
-      check_true(answer, wanted);
+      check_true(world, answer, wanted);
       if (before.tokens.size() < 80) {
         CHECK(answer.attempts == 2);
         CHECK(prefill_rows(world) - rows < 100);  // of more than 1,040
@@ -230,7 +232,7 @@ TEST_CASE("whoever dies, every turn of every session is true and nothing is kept
       REQUIRE(world.run_until_all_over(seconds(300)));
       for (std::size_t session = 0; session < turns.size(); ++session) {
         const testing::Answer answer = clients.answer(asked[session]);
-        check_true(answer, turns[session]);
+        check_true(world, answer, turns[session]);
         cached += answer.cached_tokens;
         turns[session] = next_turn(
             turns[session], answer, static_cast<std::int64_t>(1 + world.random()() % 200));
