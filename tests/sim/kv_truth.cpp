@@ -97,6 +97,17 @@ class KvTruth::Witness final : public transport::BlockStore {
     watched_.store->touch(leaf, turn);
   }
 
+  void hold(const BlockKey& leaf, Nanos time) override {
+    truth_.use(leaf, watched_);
+    watched_.store->hold(leaf, time);
+  }
+
+  // Held blocks do not expire.
+  void release(const BlockKey& leaf) override {
+    truth_.use(leaf, watched_);
+    watched_.store->release(leaf);
+  }
+
   bool drop(const BlockKey& key) override {
     if (const auto known = truth_.known_.find(key); known != truth_.known_.end()) {
       known->second.is_kept = false;
