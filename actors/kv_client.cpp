@@ -43,7 +43,7 @@ struct KvClient {
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
   KvQuota quota{KvQuotaLimits{}};
-  TailKeeper kept{TailLimits{}};    // made here
+  TailKeeper kept{TailLimits{}};  // made here
   std::optional<KvSearch> search;
 
   void start(ContextPtr node, std::uint32_t part);
@@ -71,10 +71,9 @@ struct KvClient {
   void ask_for_tail(const AttemptKey& key, Reading& reading);
   void finish(std::map<AttemptKey, Reading>::iterator reading);
   void give_up(std::map<AttemptKey, Reading>::iterator reading, const Error& error);
-  void look_into(std::span<const KvWanted> wanted, const Error& error);
+  void look_into(const KvWanted& wanted, const Error& error);
   void show_kept() const;
   std::string trouble() const;
-  void forget_from(std::span<const KvWanted> wanted) const;
 };
 
 void KvClient::start(ContextPtr node, std::uint32_t part) {
@@ -276,7 +275,7 @@ void KvClient::read(KvRead& message) {
     finish(entry);
   } else if (reading.awaited == 0 && !reading.blocks) {
     const auto first = static_cast<std::size_t>(bad - message.blocks.begin());
-    look_into(std::span<const KvWanted>(reading.wanted).subspan(first), bad->error());
+    look_into(reading.wanted[first], bad->error());
     give_up(entry, bad->error());
   }
 }
@@ -302,14 +301,14 @@ void KvClient::give_up(std::map<AttemptKey, Reading>::iterator reading, const Er
   readings.erase(reading);
 }
 
-// `wanted`: from the first block on that did not come.
-void KvClient::look_into(std::span<const KvWanted> wanted, const Error& error) {
-  if (error.code == Code::kNotFound || error.code == Code::kCorrupt) {
-    forget_from(wanted);
+// A block that is not there may be on its way here: what is behind it stays. A damaged one goes.
+void KvClient::look_into(const KvWanted& wanted, const Error& error) {
+  if (error.code == Code::kCorrupt) {
+    store->drop(wanted.key);
+    ++seat.node->metrics.kv_corrupt;
   } else if (is_away(error.code)) {
     away_until = seat.node->now() + kAwayPause;
   }
-  seat.node->metrics.kv_corrupt += error.code == Code::kCorrupt ? 1 : 0;
 }
 
 // Requests complete all the same: whole, and their blocks are kept nowhere.
@@ -321,13 +320,6 @@ std::string KvClient::trouble() const {
     return "the KV store refuses writes: free or enlarge its disk, or make it writable";
   }
   return {};
-}
-
-// Nobody can use what is behind a block that is gone; the next look-up ends before it.
-void KvClient::forget_from(std::span<const KvWanted> wanted) const {
-  for (const KvWanted& block : wanted) {
-    store->drop(block.key);
-  }
 }
 
 bool KvClient::is_stored(const KvBlock& block) const {

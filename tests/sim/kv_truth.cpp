@@ -97,12 +97,15 @@ class KvTruth::Witness final : public transport::BlockStore {
     watched_.store->touch(leaf, turn);
   }
 
+  // Held blocks do not expire, but what has expired is not there to be held.
   void hold(const BlockKey& leaf, Nanos time) override {
-    truth_.use(leaf, watched_);
+    const auto known = truth_.known_.find(leaf);
+    if (known != truth_.known_.end() && !truth_.has_expired(known->second, watched_)) {
+      truth_.use(leaf, watched_);
+    }
     watched_.store->hold(leaf, time);
   }
 
-  // Held blocks do not expire.
   void release(const BlockKey& leaf) override {
     truth_.use(leaf, watched_);
     watched_.store->release(leaf);
@@ -251,6 +254,14 @@ std::string KvTruth::load(const std::vector<KvWanted>& wanted,
   return exact + (survived ? " survived=1" : "");
 }
 
+// Long enough ago for the sweep to have seen it.
+bool KvTruth::has_expired(const Known& known, const Watched& by) const {
+  const std::int64_t hours = by.limits.hours.at(static_cast<std::size_t>(known.ttl));
+  const WallMillis age = by.clock->wall() - known.last_use;
+  return age > hours * 3'600'000 + kExpirySlack && by.port->is_settled() &&
+         timeline_.now() - known.touched > kSeen;
+}
+
 // Nothing: it is not true.
 std::optional<BlockInfo> KvTruth::check_block(const KvWanted& wanted,
                                               std::span<const std::byte> payload,
@@ -262,10 +273,7 @@ std::optional<BlockInfo> KvTruth::check_block(const KvWanted& wanted,
     return std::nullopt;
   }
   const Known& known = at->second;
-  const std::int64_t hours = by.limits.hours.at(static_cast<std::size_t>(known.ttl));
-  const WallMillis age = by.clock->wall() - known.last_use;
-  if (age > hours * 3'600'000 + kExpirySlack && by.port->is_settled() &&
-      timeline_.now() - known.touched > kSeen) {
+  if (has_expired(known, by)) {
     violate("a block was loaded that had expired");
   }
   return BlockInfo{crc, known.records.at(crc), known.ttl, known.last_use};

@@ -77,6 +77,7 @@ class KvTruth {
   void store(const KvBlock& block, std::span<const std::byte> payload, const Watched& by);
   void check_rows(const KvBlock& block, std::span<const std::byte> payload, Known& known);
   void use(const BlockKey& leaf, const Watched& by);
+  bool has_expired(const Known& known, const Watched& by) const;
   std::string load(const std::vector<KvWanted>& wanted,
                    const std::vector<transport::Loaded>& loaded,
                    const Watched& by);
