@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "schemas/ids.h"
 #include "transport/block_store.h"
@@ -20,18 +21,31 @@ enum class FileWay : std::uint8_t {
   kThreads,  // pread and pwrite
 };
 
+// Where in a Ceph cluster a store is.
+struct RadosPlace {
+  std::filesystem::path conf;  // ceph.conf; empty: where Ceph looks for it
+  std::string user = "client.admin";
+  std::string pool = "shoal";
+  std::string store = "kv";  // one of several in the pool: its namespace
+};
+
 struct BlockStoreParams {
   BlockStoreLimits limits;
   BlockPolicy policy;
   Clock now;
   WallClock wall;
 
+  // Rows `file` and `rados`.
+  IncarnationId writer;  // no other process ever had it
+  int readers = 4;       // threads that read; two more write and tidy
+
   // Row `file` alone.
   std::filesystem::path directory;  // created if need be
-  IncarnationId writer;             // no other process ever had it
   FileWay way = FileWay::kAny;
   bool direct = true;  // past the page cache where the file system allows it
-  int readers = 4;     // threads that read; two more write and tidy
+
+  // Row `rados` alone.
+  RadosPlace rados;
 };
 
 }  // namespace shoal::transport

@@ -7,6 +7,9 @@
 #include "transport/embedded/embedded_store.h"
 #include "transport/file_store/file_store.h"
 #include "transport/memory/memory_blocks.h"
+#ifdef SHOAL_HAS_RADOS
+#include "transport/rados_store/rados_store.h"
+#endif
 #include "transport/tcp/tcp_transport.h"
 
 namespace shoal::transport {
@@ -36,8 +39,16 @@ Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
   if (name == "memory") {
     return make_memory_blocks(std::move(params));
   }
+#ifdef SHOAL_HAS_RADOS
+  if (name == "rados") {
+    return open_rados_store(std::move(params));
+  }
+  constexpr char kRows[] = "file, memory, rados";
+#else
+  constexpr char kRows[] = "file, memory";
+#endif
   return fail(Code::kMisconfigured,
-              "no block store '" + std::string(name) + "'; there are: file, memory");
+              "no block store '" + std::string(name) + "'; there are: " + kRows);
 }
 
 }  // namespace shoal::transport

@@ -19,8 +19,8 @@ Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
                                                          const std::filesystem::path& directory,
                                                          Clock now);
 
-// "file", "memory". kMisconfigured: no such row, or the directory cannot be had or is not a store
-// of this version; kUnavailable: the directory does not answer.
+// "file", "memory"; "rados" where it was built with librados. kMisconfigured: no such row, or the
+// medium cannot be had or is not a store of this version; kUnavailable: it does not answer.
 Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
                                                      BlockStoreParams params);
 

@@ -1,7 +1,7 @@
 // The port to a directory of files: what the row `file` needs of a file system, as calls that
 // block.
 //
-// Rows: pread and pwrite; io_uring; a simulated disk. Threads: every call from any thread, one
+// Rows: pread and pwrite; io_uring; objects of a Ceph pool; a simulated disk. Threads: every call from any thread, one
 // thread at a time per file that is written. A call may never return (a mount that hangs): callers
 // run them on threads that nobody waits for without a deadline. Errors: kNotFound (no such file),
 // kNoCapacity (full: the disk, a quota or a limit of the process), kUnavailable (anything else).
@@ -46,6 +46,12 @@ class FileIo {
   };
 
   virtual ~FileIo() = default;
+
+  // What a file that was synced outlives, in one sentence.
+  virtual std::string_view durable() const {
+    return "a process that is killed, and a machine that stops, as far as its disk keeps what "
+           "fdatasync was told";
+  }
 
   // Reads that one call of read() does at the same time; 1: one after the other.
   virtual int depth() const = 0;

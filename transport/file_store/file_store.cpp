@@ -33,10 +33,7 @@ class FileStore final : public BlockStore {
 
   ~FileStore() override { FileStore::stop(); }
 
-  std::string_view durable() const override {
-    return "a process that is killed, and a machine that stops, as far as its disk keeps what "
-           "fdatasync was told";
-  }
+  std::string_view durable() const override { return core_->io->durable(); }
 
   std::optional<BlockInfo> find(const BlockKey& key) const override {
     const std::lock_guard lock(core_->mutex);
@@ -125,16 +122,18 @@ std::string unique_of(const BlockStoreParams& params) {
 }
 
 // An empty directory becomes a store.
-Result<void> prepare(FileIo& io, const std::filesystem::path& directory) {
-  std::error_code ignored;  // what is wrong is said by the first file
-  std::filesystem::create_directories(directory, ignored);
+Result<void> prepare(FileIo& io, const std::filesystem::path& directory, const std::string& where) {
+  if (!directory.empty()) {
+    std::error_code ignored;  // what is wrong is said by the first file
+    std::filesystem::create_directories(directory, ignored);
+  }
   const auto there = io.content(kVersionFile);
   if (there || there.error().code != Code::kNotFound) {
-    return check_version(io, directory.string());
+    return check_version(io, where);
   }
   if (const auto written = io.replace(kVersionFile, kVersion); !written) {
     return fail(Code::kMisconfigured,
-                written.error().message + "; give a directory that this user may write");
+                written.error().message + "; give " + where + " to this user to write");
   }
   return {};
 }
@@ -179,20 +178,26 @@ Result<void> check_version(FileIo& io, const std::string& where) {
 }
 
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params) {
-  TRY(const std::shared_ptr<FileIo> io, open_file_io(params));
+  TRY(std::shared_ptr<FileIo> io, open_file_io(params));
+  const std::string where = params.directory.string();
+  return open_file_store(std::move(params), std::move(io), where);
+}
+
+Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params,
+                                                    std::shared_ptr<FileIo> io,
+                                                    const std::string& where) {
   auto lanes = std::make_unique<LaneThreads>(params.readers);
   // In a lane, since a mount that hangs must not hold the caller.
   auto checked = std::make_shared<std::promise<Result<void>>>();
-  lanes->port()(Lane::kTidy, [checked, io, directory = params.directory] {
-    checked->set_value(prepare(*io, directory));
+  lanes->port()(Lane::kTidy, [checked, io, directory = params.directory, where] {
+    checked->set_value(prepare(*io, directory, where));
   });
   auto answer = checked->get_future();
   if (answer.wait_for(kOpenPatience) != std::future_status::ready) {
-    return fail(Code::kUnavailable,
-                params.directory.string() + " does not answer; is its file system mounted?");
+    return fail(Code::kUnavailable, where + " does not answer; is its file system mounted?");
   }
   TRY_VOID(answer.get());
-  return make(std::move(params), io, std::move(lanes));
+  return make(std::move(params), std::move(io), std::move(lanes));
 }
 
 std::unique_ptr<BlockStore> make_file_store(BlockStoreParams params, std::shared_ptr<FileIo> io) {

@@ -25,6 +25,10 @@ inline constexpr std::int64_t kVisiblePercent = 70;
 // kMisconfigured: the directory cannot be had, or holds a store of another version; kUnavailable:
 // it does not answer, or has no io_uring where that is asked for.
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params);
+// The same over other files than `params` name; `where` they are, for messages.
+Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params,
+                                                    std::shared_ptr<FileIo> io,
+                                                    const std::string& where);
 
 // Files of a directory, the way `params` say.
 Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params);
