@@ -5,62 +5,17 @@
 #include <memory>
 #include <thread>
 
-#include "tests/kernels/temp_directory.h"
 #include "tests/transport/block_samples.h"
+#include "tests/transport/block_store_rows.h"
 #include "tests/transport/waits.h"
-#include "transport/registry.h"
-#include "transport/sim/sim_disk.h"
-#include "transport/thread_scheduler.h"
 
 namespace {
 
 using namespace shoal;
 using namespace shoal::testing;
-using shoal::test::TempDirectory;
 using transport::BlockStore;
 using transport::BlockStoreParams;
 using transport::Loaded;
-
-class MemoryRow {
- public:
-  std::unique_ptr<BlockStore> open(const BlockStoreParams& params) {
-    auto store = transport::open_block_store("memory", params);
-    REQUIRE(store.has_value());
-    return *std::move(store);
-  }
-};
-
-template <transport::FileWay way, bool direct>
-class FileRow {
- public:
-  std::unique_ptr<BlockStore> open(BlockStoreParams params) {
-    params.directory = directory_.path() / "kv";
-    params.way = way;
-    params.direct = direct;
-    auto store = transport::open_block_store("file", params);
-    REQUIRE(store.has_value());
-    return *std::move(store);
-  }
-
- private:
-  TempDirectory directory_;
-};
-
-using ThreadsRow = FileRow<transport::FileWay::kThreads, false>;
-using DirectRow = FileRow<transport::FileWay::kThreads, true>;
-// With io_uring where this system has it.
-using AnyRow = FileRow<transport::FileWay::kAny, true>;
-
-class SimRow {
- public:
-  std::unique_ptr<BlockStore> open(const BlockStoreParams& params) {
-    return transport::make_sim_blocks({params, disk_.open(), scheduler_.port(), nullptr});
-  }
-
- private:
-  transport::SimDisk disk_{[] { return WallMillis{1'780'000'000'000}; }};
-  transport::ThreadScheduler scheduler_{clock_now};
-};
 
 bool all_stored(const std::vector<Result<void>>& results) {
   return std::all_of(results.begin(), results.end(), [](const auto& r) { return r.has_value(); });
@@ -72,8 +27,6 @@ Code code_of(const Loaded& loaded) {
 }
 
 }  // namespace
-
-#define ROWS MemoryRow, ThreadsRow, DirectRow, AnyRow, SimRow
 
 TEST_CASE_TEMPLATE("what was put is found and comes back as it was", Row, ROWS) {
   Row row;
@@ -212,7 +165,7 @@ TEST_CASE_TEMPLATE("the longest hit is the number of leading blocks", Row, ROWS)
   CHECK(longest_hit(*store, {}, false) == 0);
 }
 
-TEST_CASE_TEMPLATE("what waits to be written has a ceiling", Row, ThreadsRow, AnyRow, SimRow) {
+TEST_CASE_TEMPLATE("what waits to be written has a ceiling", Row, QUEUEING_ROWS) {
   Row row;
   BlockStoreParams params = block_params();
   params.limits.queued = Bytes(10 * kv_record_bytes(3'000));
