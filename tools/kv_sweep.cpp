@@ -41,8 +41,8 @@ Result<std::optional<SegmentName>> write_drops(const KvView& view,
     for (std::size_t i = at; i < std::min(at + kBatch, blocks.size()); ++i) {
       drops.push_back(drop_of(blocks[i]));
     }
-    const std::vector<std::span<const std::byte>> none(drops.size());
-    TRY(const auto appended, writer.append(drops, none, unix_millis_now()));
+    TRY_VOID(writer.extend(drops, {}, unix_millis_now()));
+    TRY(const auto appended, writer.settle());
     segment = appended.segment;
   }
   return segment;

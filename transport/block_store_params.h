@@ -37,7 +37,7 @@ struct BlockStoreParams {
 
   // Rows `file` and `rados`.
   IncarnationId writer;  // no other process ever had it
-  int readers = 4;       // threads that read; two more write and tidy
+  int readers = 4;       // threads that read; three more stage, write and tidy
 
   // Row `file` alone.
   std::filesystem::path directory;  // created if need be

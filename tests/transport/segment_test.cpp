@@ -1,4 +1,5 @@
 // Segments: what was written group by group is read from the end, whenever and however often.
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <random>
 
@@ -22,9 +23,13 @@ struct SegmentBed {
 
   // Blocks of a page each, touches between them.
   void append(std::size_t count) {
-    const std::vector<std::byte> record(kPageBytes, std::byte{7});
+    extend(count);
+    REQUIRE(writer.settle().has_value());
+  }
+
+  void extend(std::size_t count) {
     std::vector<IndexEntry> entries(count);
-    std::vector<std::span<const std::byte>> records(count);
+    std::size_t pages = 0;
     for (std::size_t i = 0; i < count; ++i) {
       entries[i].key.bytes[0] = static_cast<std::byte>(written.size() + i);
       entries[i].key.bytes[1] = static_cast<std::byte>((written.size() + i) / 256);
@@ -32,10 +37,12 @@ struct SegmentBed {
       if (i % 3 == 2) {
         entries[i].kind = EntryKind::kTouch;
       } else {
-        records[i] = record;
+        entries[i].pages = 1;
+        ++pages;
       }
     }
-    REQUIRE(writer.append(entries, records, 5).has_value());
+    const std::vector<std::byte> records(pages * kPageBytes, std::byte{7});
+    REQUIRE(writer.extend(entries, records, 5).has_value());
     written.insert(written.end(), entries.begin(), entries.end());
   }
 
@@ -159,6 +166,23 @@ TEST_CASE("an index page of another segment or from another place does not read"
   }
 }
 
+TEST_CASE("a group is durable with the next one's records, and a reader finds it at the end") {
+  SegmentBed bed;
+  bed.extend(5);
+  CHECK(bed.read({}).added.empty());
+  bed.extend(50);
+  CHECK(bed.read({}).added.size() == 5);
+  bed.disk.lose_power([](std::uint64_t) { return std::uint64_t{1}; });
+  CHECK(bed.read({}).added.size() == 5);
+  bed.extend(3);
+  CHECK(bed.read({}).added.size() == 55);
+  REQUIRE(bed.writer.settle().has_value());
+  const SegmentNews news = bed.read({});
+  REQUIRE(news.added.size() == 58);
+  CHECK(std::equal(news.added.begin(), news.added.end(), bed.written.begin(), is_same));
+  CHECK(news.progress.end == bed.file().size());
+}
+
 TEST_CASE("after a failed group the next one begins a new segment, and the cut one still reads") {
   bool fails = false;
   SimDisk disk([] { return WallMillis{1}; },
@@ -170,14 +194,17 @@ TEST_CASE("after a failed group the next one begins a new segment, and the cut o
   const auto io = disk.open();
   SegmentWriter writer(*io, kName.writer, kName.ttl, std::int64_t{1} << 40);
   std::vector<IndexEntry> entries(3);
-  const std::vector<std::byte> record(kPageBytes);
-  const std::vector<std::span<const std::byte>> records(3, record);
-  REQUIRE(writer.append(entries, records, 1).has_value());
+  for (IndexEntry& entry : entries) {
+    entry.pages = 1;
+  }
+  const std::vector<std::byte> records(3 * kPageBytes);
+  REQUIRE(writer.extend(entries, records, 1).has_value());
+  REQUIRE(writer.settle().has_value());
   const std::size_t size = disk.content(to_string(kName)).size();
   fails = true;
-  CHECK(!writer.append(entries, records, 1).has_value());
+  CHECK(!writer.extend(entries, records, 1).has_value());
   fails = false;
   CHECK(disk.content(to_string(kName)).size() == size);
-  CHECK(writer.append(entries, records, 1)->segment.number == 1);
+  CHECK(writer.extend(entries, records, 1)->segment.number == 1);
   CHECK(read_segment(*io, kName, size, {})->added.size() == 3);
 }

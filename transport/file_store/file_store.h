@@ -3,7 +3,7 @@
 //
 // Durable: written and fdatasynced, then its index entry, too. Only then it is visible here and
 // acknowledged; others see it within two seconds. A mount that hangs holds the threads of this
-// store (readers + 2), never an operation beyond its deadline; stop() leaves such threads behind.
+// store (readers + 3), never an operation beyond its deadline; stop() leaves such threads behind.
 #pragma once
 
 #include <cstdint>

@@ -65,6 +65,7 @@ LaneThreads::LaneThreads(int readers) : state_(std::make_shared<State>()) {
   for (int i = 0; i < readers; ++i) {
     add(Lane::kRead, Lane::kScan);
   }
+  add(Lane::kStage, Lane::kStage);
   add(Lane::kWrite, Lane::kWrite);
   add(Lane::kTidy, Lane::kTidy);
 }

@@ -14,11 +14,12 @@ namespace shoal::transport {
 
 enum class Lane : std::uint8_t {
   kRead,
-  kScan,  // by the threads of kRead, when they have nothing else
+  kScan,   // by the threads of kRead, when they have nothing else
+  kStage,  // puts in order what is written next
   kWrite,
   kTidy,
 };
-inline constexpr int kLanes = 4;
+inline constexpr int kLanes = 5;
 
 // Runs a function later, on some thread of the lane; one that is still waiting when the lanes end
 // never runs.
@@ -26,7 +27,7 @@ using RunInLane = std::function<void(Lane, std::function<void()>)>;
 
 class LaneThreads {
  public:
-  // Writing and tidying have one thread each.
+  // Staging, writing and tidying have one thread each.
   explicit LaneThreads(int readers);
   ~LaneThreads();
   LaneThreads(const LaneThreads&) = delete;

@@ -11,6 +11,9 @@ namespace {
 // A put that the medium does not answer in this time has failed.
 constexpr std::chrono::seconds kPatience(30);
 
+// Under way at a time, at most.
+constexpr int kGroups = 3;
+
 std::size_t index_of(TtlClass ttl) {
   return static_cast<std::size_t>(ttl);
 }
@@ -30,9 +33,9 @@ Result<void> verify(std::span<const std::byte> record) {
 
 Puts::Puts(StoreCore& core)
     : core_(core),
-      writers_{writer_of(core, TtlClass::kAgent),
-               writer_of(core, TtlClass::kChat),
-               writer_of(core, TtlClass::kPinned)} {}
+      written_{Writing(writer_of(core, TtlClass::kAgent)),
+               Writing(writer_of(core, TtlClass::kChat)),
+               Writing(writer_of(core, TtlClass::kPinned))} {}
 
 void Puts::add(std::vector<std::vector<std::byte>> records, BlockStore::Stored done) {
   const std::uint64_t id = ++last_;
@@ -143,7 +146,7 @@ bool Puts::close(TtlClass ttl) {
   if (writing_ > 0) {
     return false;
   }
-  writers_.at(index_of(ttl)).close();
+  written_.at(index_of(ttl)).writer.close();
   return true;
 }
 
@@ -173,22 +176,23 @@ void Puts::pump() {
       }
       groups.push_back(gather(*ttl));
       ++writing_;
+      ++coming_.at(index_of(*ttl));
     }
   }
   make(calls);
   for (const GroupPtr& group : groups) {
-    core_.run(Lane::kWrite, [group](StoreCore& core) {
-      core.puts.write(*group);
-      core.post([group](StoreCore& again) { again.puts.complete(group); });
+    core_.run(Lane::kStage, [group](StoreCore& core) {
+      core.puts.stage(*group);
+      core.run(Lane::kWrite, [group](StoreCore& again) { again.puts.write(group); });
     });
   }
 }
 
-// One at a time, so that what comes meanwhile is made durable together; a full group may wait in
-// the lane, so that the medium does not wait for the loop.
+// One at a time, so that what comes meanwhile is made durable together. Full groups need not wait:
+// one has its index to be written, one is being written, one is being staged.
 bool Puts::admits_group() const {
   return writing_ == 0 ||
-         (writing_ == 1 && std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) {
+         (writing_ < kGroups && std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) {
             return queue.bytes >= kGroupBytes;
           }));
 }
@@ -237,37 +241,94 @@ Puts::GroupPtr Puts::gather(TtlClass ttl) {
   return group;
 }
 
-// In the writing lane.
-void Puts::write(Group& group) {
-  std::vector<IndexEntry> entries;
-  std::vector<std::span<const std::byte>> records;
+// In the staging lane: while another group is written.
+void Puts::stage(Group& group) {
+  std::size_t bytes = 0;
   for (const auto& block : group.blocks) {
     group.verified.push_back(verify(block->record));
     if (group.verified.back()) {
-      entries.push_back(block->entry);
-      records.emplace_back(block->record);
+      block->entry.pages = static_cast<std::uint32_t>(block->record.size() / kPageBytes);
+      group.entries.push_back(block->entry);
+      bytes += block->record.size();
     }
   }
-  entries.insert(entries.end(), group.notes.begin(), group.notes.end());
-  records.resize(entries.size());
-  if (entries.empty()) {
+  group.entries.insert(group.entries.end(), group.notes.begin(), group.notes.end());
+  if (bytes == 0) {
     return;
   }
-  if (!is_announced_) {
-    // Before the first segment: one without a heartbeat is a dead writer's.
-    if (const auto announced = core_.tidying.announce(); !announced) {
-      group.appended = tl::unexpected(announced.error());
-      return;
-    }
-    is_announced_ = true;
-  }
-  group.appended = writers_.at(index_of(group.ttl)).append(entries, records, group.now);
-  auto entry = entries.begin();
+  group.room = take_room(bytes);
+  group.records = group.room.span().first(bytes);
+  auto to = group.room.span().begin();
   for (std::size_t i = 0; i < group.blocks.size(); ++i) {
     if (group.verified[i]) {
-      group.blocks[i]->entry.page = entry->page;
-      group.blocks[i]->entry.pages = (entry++)->pages;
+      to = std::copy(group.blocks[i]->record.begin(), group.blocks[i]->record.end(), to);
     }
+  }
+}
+
+// In the writing lane. Where another group of the class follows, that one makes this one's index
+// durable.
+void Puts::write(const GroupPtr& group) {
+  const bool is_last = --coming_.at(index_of(group->ttl)) == 0;
+  Writing& writing = written_.at(index_of(group->ttl));
+  if (group->entries.empty()) {
+    finish({group}, std::nullopt);
+  } else if (const auto extended = extend(writing, *group); extended) {
+    writing.unsettled.push_back(group);
+  } else {
+    writing.unsettled.push_back(group);
+    finish(std::exchange(writing.unsettled, {}), tl::unexpected(extended.error()));
+  }
+  if (!writing.unsettled.empty() && (is_last || writing.writer.is_full())) {
+    finish(std::exchange(writing.unsettled, {}), writing.writer.settle());
+  }
+}
+
+Result<void> Puts::extend(Writing& writing, Group& group) {
+  if (!is_announced_) {
+    // Before the first segment: one without a heartbeat is a dead writer's.
+    TRY_VOID(core_.tidying.announce());
+    is_announced_ = true;
+  }
+  const auto appended = writing.writer.extend(group.entries, group.records, group.now);
+  const bool has_records = !group.records.empty();
+  give_room(std::move(group.room));
+  if (!appended) {
+    return tl::unexpected(appended.error());
+  }
+  auto entry = group.entries.begin();
+  for (std::size_t i = 0; i < group.blocks.size(); ++i) {
+    if (group.verified[i]) {
+      group.blocks[i]->entry.page = (entry++)->page;
+    }
+  }
+  if (has_records) {
+    finish(std::exchange(writing.unsettled, {}), *appended);
+  }
+  return {};
+}
+
+void Puts::finish(Groups groups, const Result<std::optional<SegmentWriter::Appended>>& appended) {
+  for (GroupPtr& group : groups) {
+    group->appended = appended;
+    core_.post([group = std::move(group)](StoreCore& core) { core.puts.complete(group); });
+  }
+}
+
+AlignedBuffer Puts::take_room(std::size_t bytes) {
+  const std::lock_guard lock(rooms_mutex_);
+  if (rooms_.empty() || bytes > static_cast<std::size_t>(kGroupBytes)) {
+    return AlignedBuffer(std::max(bytes, static_cast<std::size_t>(kGroupBytes)));
+  }
+  AlignedBuffer room = std::move(rooms_.back());
+  rooms_.pop_back();
+  return room;
+}
+
+void Puts::give_room(AlignedBuffer room) {
+  const std::lock_guard lock(rooms_mutex_);
+  if (room.size() == static_cast<std::size_t>(kGroupBytes)) {
+    rooms_.push_back(std::move(room));
   }
 }
 

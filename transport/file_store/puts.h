@@ -3,16 +3,20 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "transport/block_store.h"
+#include "transport/file_store/aligned_buffer.h"
 #include "transport/file_store/layout.h"
 #include "transport/file_store/segment_writer.h"
 
@@ -92,20 +96,36 @@ class Puts {
     std::vector<std::shared_ptr<Block>> blocks;
     std::vector<IndexEntry> notes;
     std::vector<Result<void>> verified;  // of the blocks
+    std::vector<IndexEntry> entries;     // of those that verified, then the notes
+    AlignedBuffer room;
+    std::span<const std::byte> records;  // of the entries, in `room`
     // Nothing: there was nothing to write.
     Result<std::optional<SegmentWriter::Appended>> appended = std::nullopt;
   };
 
   using GroupPtr = std::shared_ptr<Group>;
+  using Groups = std::vector<GroupPtr>;
+
+  // Of a class, in the writing lane.
+  struct Writing {
+    explicit Writing(SegmentWriter writer) : writer(std::move(writer)) {}
+
+    SegmentWriter writer;
+    Groups unsettled;  // written, and their index is not
+  };
 
   Result<bool> admit(std::vector<std::byte>& record, std::uint32_t turn, Slot slot);
   void pump();
   bool admits_group() const;
   void add(Queue& queue, std::shared_ptr<Block> block);
   std::optional<TtlClass> next_class();
-  GroupPtr gather();
   GroupPtr gather(TtlClass ttl);
-  void write(Group& group);
+  void stage(Group& group);
+  void write(const GroupPtr& group);
+  Result<void> extend(Writing& writing, Group& group);
+  void finish(Groups groups, const Result<std::optional<SegmentWriter::Appended>>& appended);
+  AlignedBuffer take_room(std::size_t bytes);
+  void give_room(AlignedBuffer room);
   void complete(const GroupPtr& group);
   void note_again(const Group& group);
   void note_done(const Group& group);
@@ -123,12 +143,16 @@ class Puts {
   std::unordered_map<BlockKey, std::shared_ptr<Block>> on_the_way_;  // by key, the last one
   std::int64_t queued_ = 0;                                          // bytes
   std::size_t turn_ = 0;                                             // of the classes
-  int writing_ = 0;                                                  // groups in the lane
+  int writing_ = 0;                                                  // groups in the lanes
   bool must_flush_ = false;
 
   // Of the writing lane, and of close() while that does not write.
-  std::array<SegmentWriter, kTtlClasses> writers_;
+  std::array<Writing, kTtlClasses> written_;
   bool is_announced_ = false;
+  std::array<std::atomic<int>, kTtlClasses> coming_{};  // groups that this lane has not begun
+
+  std::mutex rooms_mutex_;
+  std::vector<AlignedBuffer> rooms_;  // of kGroupBytes, for groups to come
 };
 
 }  // namespace shoal::transport

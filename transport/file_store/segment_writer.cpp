@@ -1,4 +1,5 @@
-// A group is one run of bytes in the file: records, then index pages.
+// A group is one run of bytes in the file: records, then index pages, its own or the group's
+// before.
 #include "transport/file_store/segment_writer.h"
 
 #include <algorithm>
@@ -7,32 +8,47 @@
 
 namespace shoal::transport {
 
-Result<SegmentWriter::Appended> SegmentWriter::append(
-    std::span<IndexEntry> entries,
-    std::span<const std::span<const std::byte>> records,
-    WallMillis now) {
-  CHECK(entries.size() == records.size() && !entries.empty());
-  const auto done = [&]() -> Result<void> {
+Result<SegmentWriter::Appended> SegmentWriter::extend(std::span<IndexEntry> entries,
+                                                      std::span<const std::byte> records,
+                                                      WallMillis now) {
+  CHECK(!entries.empty());
+  return finish([&]() -> Result<void> {
     if (file_ == nullptr) {
       TRY_VOID(begin(now));
     }
     TRY_VOID(append_records(entries, records));
-    return append_index(entries);
-  }();
-  if (!done) {
-    abandon();
-    return tl::unexpected(done.error());
-  }
-  const Appended appended{name_, end_};
-  if (static_cast<std::int64_t>(end_) >= full_) {
+    unsettled_.insert(unsettled_.end(), entries.begin(), entries.end());
+    return {};
+  }());
+}
+
+Result<SegmentWriter::Appended> SegmentWriter::settle() {
+  CHECK(file_ != nullptr);
+  auto settled = finish([&]() -> Result<void> {
+    TRY_VOID(append_index());
+    TRY_VOID(io_.sync(*file_));
+    durable_ = end_;
+    return {};
+  }());
+  if (settled && is_full()) {
     close();
   }
-  return appended;
+  return settled;
+}
+
+Result<SegmentWriter::Appended> SegmentWriter::finish(const Result<void>& done) {
+  if (done) {
+    return Appended{name_, end_};
+  }
+  abandon();
+  return tl::unexpected(done.error());
 }
 
 void SegmentWriter::close() {
   if (file_ != nullptr) {
     file_ = nullptr;
+    unsettled_.clear();
+    end_ = 0;
     ++name_.number;
   }
 }
@@ -41,36 +57,38 @@ Result<void> SegmentWriter::begin(WallMillis now) {
   TRY(file_, io_.create(to_string(name_)));
   end_ = durable_ = 0;
   tail_ = {};
-  const auto page = staging_.at_least(kPageBytes);
+  const auto page = pages_.at_least(kPageBytes);
   write_header_page(name_, now, page);
   return write(page);
 }
 
+// The index of what is before goes behind the records: a reader finds it at the end.
 Result<void> SegmentWriter::append_records(std::span<IndexEntry> entries,
-                                           std::span<const std::span<const std::byte>> records) {
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (!records[i].empty()) {
-      entries[i].page = static_cast<std::uint32_t>((end_ + bytes) / kPageBytes);
-      entries[i].pages = static_cast<std::uint32_t>(records[i].size() / kPageBytes);
-      bytes += records[i].size();
+                                           std::span<const std::byte> records) {
+  std::uint64_t at = end_;
+  for (IndexEntry& entry : entries) {
+    if (entry.pages > 0) {
+      entry.page = static_cast<std::uint32_t>(at / kPageBytes);
+      at += std::uint64_t{entry.pages} * kPageBytes;
     }
   }
-  if (bytes == 0) {
+  CHECK(at - end_ == records.size());
+  if (records.empty()) {
     return {};
   }
-  const auto staged = staging_.at_least(bytes);
-  auto to = staged.begin();
-  for (const auto& record : records) {
-    to = std::copy(record.begin(), record.end(), to);
+  TRY_VOID(write(records));
+  const bool has_index = !unsettled_.empty();
+  if (has_index) {
+    TRY_VOID(append_index());
   }
-  TRY_VOID(write(staged));
-  return io_.sync(*file_);
+  TRY_VOID(io_.sync(*file_));
+  durable_ = has_index ? end_ : durable_;
+  return {};
 }
 
-Result<void> SegmentWriter::append_index(std::span<const IndexEntry> entries) {
-  const std::size_t pages = (tail_.entries.size() + entries.size()) / kEntriesPerPage + 1;
-  const auto staged = staging_.at_least(pages * kPageBytes);
+Result<void> SegmentWriter::append_index() {
+  const std::size_t pages = (tail_.entries.size() + unsettled_.size()) / kEntriesPerPage + 1;
+  const auto staged = pages_.at_least(pages * kPageBytes);
   std::size_t used = 0;
   const auto emit = [&] {
     tail_.page = static_cast<std::uint32_t>(end_ / kPageBytes + used);
@@ -80,7 +98,7 @@ Result<void> SegmentWriter::append_index(std::span<const IndexEntry> entries) {
       tail_ = {0, tail_.page, tail_.first + kEntriesPerPage, {}};
     }
   };
-  for (const IndexEntry& entry : entries) {
+  for (const IndexEntry& entry : unsettled_) {
     tail_.entries.push_back(entry);
     if (tail_.entries.size() == kEntriesPerPage) {
       emit();
@@ -89,10 +107,8 @@ Result<void> SegmentWriter::append_index(std::span<const IndexEntry> entries) {
   if (!tail_.entries.empty()) {
     emit();
   }
-  TRY_VOID(write(staged.first(used * kPageBytes)));
-  TRY_VOID(io_.sync(*file_));
-  durable_ = end_;
-  return {};
+  unsettled_.clear();
+  return write(staged.first(used * kPageBytes));
 }
 
 Result<void> SegmentWriter::write(std::span<const std::byte> bytes) {

@@ -1,5 +1,6 @@
 // Appends to this process's own segments of one TTL class: records, made durable, then the index
-// page that makes them visible, made durable. One thread at a time.
+// page that makes them visible, made durable, together with the next records where there are any.
+// One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +27,29 @@ class SegmentWriter {
     std::uint64_t bytes = 0;  // of the segment now
   };
 
-  // Durable when it returns. Sets the pages of the entries that have a record; `records` has an
-  // element for every entry, empty ones for those without. After an error all of it counts as not
-  // stored, and the next call begins a new segment.
-  Result<Appended> append(std::span<IndexEntry> entries,
-                          std::span<const std::span<const std::byte>> records,
+  // Records that lie one behind the other. The entries with `pages` have one each, in that order;
+  // their `page` is set. Durable when it returns: everything before it, so that a run of groups
+  // takes one sync each. After an error all that is not durable counts as not stored, and the next
+  // call begins a new segment.
+  Result<Appended> extend(std::span<IndexEntry> entries,
+                          std::span<const std::byte> records,
                           WallMillis now);
 
-  // The next call of append() begins a new segment.
+  // Durable when it returns: everything.
+  Result<Appended> settle();
+
+  // The segment is to be settled: the next group goes into another.
+  bool is_full() const { return static_cast<std::int64_t>(end_) >= full_; }
+
+  // The next call of extend() begins a new segment. What is not settled is not stored.
   void close();
 
  private:
   Result<void> begin(WallMillis now);
-  Result<void> append_records(std::span<IndexEntry> entries,
-                              std::span<const std::span<const std::byte>> records);
-  Result<void> append_index(std::span<const IndexEntry> entries);
+  Result<void> append_records(std::span<IndexEntry> entries, std::span<const std::byte> records);
+  Result<void> append_index();
   Result<void> write(std::span<const std::byte> bytes);
+  Result<Appended> finish(const Result<void>& done);
   void abandon();
 
   FileIo& io_;
@@ -51,7 +59,8 @@ class SegmentWriter {
   std::uint64_t end_ = 0;      // behind what was written
   std::uint64_t durable_ = 0;  // behind the last index page that is
   IndexPage tail_;             // what the next index page begins with
-  AlignedBuffer staging_;      // O_DIRECT wants aligned memory, records are not
+  std::vector<IndexEntry> unsettled_;
+  AlignedBuffer pages_;
 };
 
 }  // namespace shoal::transport
