@@ -42,8 +42,18 @@ struct Written {
 
   std::vector<std::byte>& file() { return bed.disk.content(bed.segments().at(0)); }
 
-  // How many blocks a new process gets back; what it gets must be right.
+  // How many blocks a new process gets back; what it gets must be right. What it wrote about
+  // damage is taken away again.
   std::size_t good() {
+    const std::size_t there = look();
+    const auto io = bed.disk.open();
+    while (bed.segments().size() > 1) {
+      REQUIRE(io->remove(bed.segments().back()).has_value());
+    }
+    return there;
+  }
+
+  std::size_t look() {
     const auto store = bed.open(++processes);
     const auto got = bed.get(*store, chain.wanted);
     std::size_t there = 0;
@@ -57,6 +67,16 @@ struct Written {
 
   std::int64_t corrupt = 0;
 };
+
+// By a new process that has read everything, so also what was dropped.
+std::size_t loaded_once_open(Written& written) {
+  const auto store = written.bed.open(++written.processes);
+  written.bed.pass(1s);
+  REQUIRE(!store->use().opening);
+  const std::size_t loaded = written.bed.loaded(*store, written.chain);
+  CHECK(store->use().corrupt == 0);
+  return loaded;
+}
 
 std::optional<Error> full(DiskCall call) {
   return call == DiskCall::kWrite
@@ -85,6 +105,47 @@ TEST_CASE("a flipped bit in a record costs that block, and is counted") {
   written.file()[4'096 + 900] ^= std::byte{1};
   CHECK(written.good() == 59);
   CHECK(written.corrupt == 1);
+}
+
+TEST_CASE("a damaged block that one process found is written again by any other, and stays") {
+  Written written;
+  const auto finder = written.bed.open(++written.processes);
+  const auto other = written.bed.open(++written.processes);
+  REQUIRE(written.bed.loaded(*finder, written.chain) == 60);
+  REQUIRE(written.bed.loaded(*other, written.chain) == 60);
+  written.file()[4'096 + 900] ^= std::byte{1};
+  CHECK(written.bed.loaded(*finder, written.chain) == 59);
+  written.bed.pass(3s);
+  CHECK(!other->find(written.chain.keys[0]).has_value());
+  CHECK(written.bed.stored(*other, written.chain) == 60);
+  CHECK(written.bed.loaded(*other, written.chain) == 60);
+  CHECK(other->use().corrupt == 0);
+  written.bed.pass(3s);
+  CHECK(written.bed.loaded(*finder, written.chain) == 60);
+  CHECK(loaded_once_open(written) == 60);
+}
+
+TEST_CASE("a damaged block that is put again in the group that drops it is there after a restart") {
+  Written written;
+  {
+    const auto store = written.bed.open(++written.processes);
+    written.file()[4'096 + 900] ^= std::byte{1};
+    CHECK(written.bed.loaded(*store, written.chain) == 59);
+    CHECK(written.bed.stored(*store, written.chain) == 60);
+    written.bed.pass(3s);
+  }
+  CHECK(loaded_once_open(written) == 60);
+}
+
+TEST_CASE("a good block that is asked for as another's is not dropped for others") {
+  Written written;
+  const auto asker = written.bed.open(++written.processes);
+  const auto other = written.bed.open(++written.processes);
+  std::vector<KvWanted> wanted = written.chain.wanted;
+  wanted[0].layout += 1;
+  CHECK(!written.bed.get(*asker, wanted)[0].has_value());
+  written.bed.pass(30s);
+  CHECK(written.bed.loaded(*other, written.chain) == 60);
 }
 
 TEST_CASE("a damaged index page costs no block of another") {

@@ -35,14 +35,24 @@ std::uint32_t Catalog::segment(const SegmentName& name) {
 void Catalog::apply(std::uint32_t id, std::span<const IndexEntry> entries) {
   for (const IndexEntry& entry : entries) {
     note(id, entry);
+    if (entry.kind == EntryKind::kDrop) {
+      drop(entry);
+    }
+  }
+  // A block may have come in the group that dropped the one before it.
+  for (const IndexEntry& entry : entries) {
     if (entry.kind == EntryKind::kBlock) {
       add(entry, id);
     } else if (entry.kind == EntryKind::kTouch) {
       touches_.push_back(entry);
-    } else if (const std::uint32_t there = segment(entry.dropped); !at(there).is_gone) {
-      dropped_.emplace(there, entry.page);
-      forget_at(entry.key, {there, entry.page, 0});
     }
+  }
+}
+
+void Catalog::drop(const IndexEntry& entry) {
+  if (const std::uint32_t there = segment(entry.dropped); !at(there).is_gone) {
+    dropped_.emplace(there, entry.page);
+    forget_at(entry.key, {there, entry.page, 0});
   }
 }
 

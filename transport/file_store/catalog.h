@@ -102,6 +102,7 @@ class Catalog {
   Bytes memory() const { return index_.bytes(); }
 
  private:
+  void drop(const IndexEntry& entry);
   void count(const BlockPlace& place, std::int64_t sign);
 
   const BlockStoreParams& params_;

@@ -23,6 +23,13 @@ Loaded verified(std::span<const std::byte> record, const KvWanted& wanted) {
   return std::make_shared<const std::vector<std::byte>>(read.payload.begin(), read.payload.end());
 }
 
+// Whole, and of that key: then a reader asked for it as what it is not.
+bool is_intact(std::span<const std::byte> record, const BlockKey& key) {
+  const auto block = read_kv_header(record);
+  return block && block->key == key &&
+         read_kv_record(record, {block->key, block->parent, block->layout}).has_value();
+}
+
 }  // namespace
 
 Gets::Gets(StoreCore& core) : core_(core), files_(*core.io) {}
@@ -129,10 +136,10 @@ std::vector<Gets::Read> Gets::read(const std::vector<Piece>& pieces) {
   std::vector<Read> results;
   std::vector<std::size_t> read_of;  // of each result that has one
   for (const Piece& piece : pieces) {
-    results.emplace_back(piece, not_found());
+    results.push_back({piece, not_found()});
     auto file = files_.open(piece.segment);
     if (!file) {
-      results.back().second = tl::unexpected(file.error());
+      results.back().loaded = tl::unexpected(file.error());
       continue;
     }
     const auto size = static_cast<std::size_t>(bytes_of(piece.place));
@@ -143,9 +150,11 @@ std::vector<Gets::Read> Gets::read(const std::vector<Piece>& pieces) {
   }
   core_.io->read(reads);
   for (std::size_t i = 0; i < reads.size(); ++i) {
-    auto& [piece, loaded] = results[read_of[i]];
-    loaded = reads[i].result ? verified(reads[i].bytes, piece.wanted)
-                             : Loaded(tl::unexpected(reads[i].result.error()));
+    Read& read = results[read_of[i]];
+    read.loaded = reads[i].result ? verified(reads[i].bytes, read.piece.wanted)
+                                  : Loaded(tl::unexpected(reads[i].result.error()));
+    read.is_damaged = !read.loaded && read.loaded.error().code == Code::kCorrupt &&
+                      !(reads[i].result && is_intact(reads[i].bytes, read.piece.wanted.key));
   }
   give_buffer(std::move(buffer));
   return results;
@@ -165,14 +174,16 @@ Result<std::vector<std::byte>> Gets::read_record(const SegmentName& segment,
 
 void Gets::complete(std::uint64_t id, std::vector<Read> reads) {
   Calls calls;
+  bool has_damage = false;
   {
     const std::lock_guard lock(core_.mutex);
     const auto found = operations_.find(id);
     for (Read& read : reads) {
-      loading_ -= bytes_of(read.first.place);
+      loading_ -= bytes_of(read.piece.place);
       judge(read);
+      has_damage |= read.is_damaged;
       if (found != operations_.end()) {
-        found->second.loaded[read.first.slot] = std::move(read.second);
+        found->second.loaded[read.piece.slot] = std::move(read.loaded);
       }
     }
     if (found != operations_.end() && --found->second.jobs == 0) {
@@ -181,18 +192,24 @@ void Gets::complete(std::uint64_t id, std::vector<Read> reads) {
   }
   make(calls);
   pump();
+  if (has_damage) {
+    core_.puts.flush();
+  }
 }
 
-// What a read says about the block and the medium.
+// What a read says about the block and the medium. A damaged one is dropped for all processes, so
+// that the next put of its key, whoever's, writes it again.
 void Gets::judge(const Read& read) {
-  const auto& [piece, loaded] = read;
-  if (loaded) {
+  const Piece& piece = read.piece;
+  if (read.loaded) {
     return;
   }
-  switch (loaded.error().code) {
+  switch (read.loaded.error().code) {
     case Code::kCorrupt:
       core_.counts.corrupt += 1;
-      core_.catalog.forget_at(piece.wanted.key, piece.place);
+      if (core_.catalog.forget_at(piece.wanted.key, piece.place) && read.is_damaged) {
+        core_.puts.note_drop(piece.segment.ttl, piece.wanted.key, piece.segment, piece.place.page);
+      }
       break;
     case Code::kNotFound:  // its writer or a cleaner took it away
       core_.counts.misses += 1;

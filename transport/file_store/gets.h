@@ -53,7 +53,11 @@ class Gets {
     SegmentName segment;
   };
 
-  using Read = std::pair<Piece, Loaded>;
+  struct Read {
+    Piece piece;
+    Loaded loaded;
+    bool is_damaged = false;  // whoever asks for it
+  };
 
   void pump();
   bool begin(std::uint64_t id, Operation& operation);

@@ -467,7 +467,7 @@ void Tidying::copy(const IndexEntry& entry, std::uint32_t id) {
   ++copying_;
   core_.run(Lane::kTidy, [entry, id, name = core_.catalog.at(id).name](StoreCore& core) {
     auto record = core.gets.read_record(name, entry);
-    core.post([entry, id, record = std::move(record)](StoreCore& again) mutable {
+    core.post([entry, id, name, record = std::move(record)](StoreCore& again) mutable {
       {
         const std::lock_guard lock(again.mutex);
         const BlockPlace from{id, entry.page, entry.pages};
@@ -478,7 +478,9 @@ void Tidying::copy(const IndexEntry& entry, std::uint32_t id) {
         }
         if (!record && record.error().code == Code::kCorrupt) {
           again.counts.corrupt += 1;
-          again.catalog.forget_at(entry.key, from);
+          if (again.catalog.forget_at(entry.key, from)) {
+            again.puts.note_drop(name.ttl, entry.key, name, entry.page);
+          }
         }
       }
       again.puts.flush();
