@@ -25,7 +25,7 @@ namespace shoal::transport {
 inline constexpr std::size_t kPageBytes = static_cast<std::size_t>(kKvRecordAlign);
 inline constexpr std::size_t kEntriesPerPage = 42;
 // Records that are made durable together, unless a single one is larger.
-inline constexpr std::int64_t kGroupBytes = std::int64_t{8} << 20;
+inline constexpr std::int64_t kGroupBytes = std::int64_t{16} << 20;
 
 struct SegmentName {
   IncarnationId writer;
