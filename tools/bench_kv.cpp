@@ -1,5 +1,5 @@
 // shoal bench kv: what a KV store does on a disk: puts, verified gets past and through the page
-// cache, the cost of verifying, and a restart over a million blocks.
+// cache, the cost of verifying, the index, and a restart over a million blocks.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -7,6 +7,8 @@
 #include <future>
 #include <limits>
 
+#include "schemas/checksum.h"
+#include "tools/bench_kv_index.h"
 #include "tools/commands.h"
 #include "tools/process_ports.h"
 #include "transport/file_store/file_store.h"
@@ -87,9 +89,22 @@ struct Way {
   int readers;
 };
 
-Result<std::unique_ptr<BlockStore>> open(const std::filesystem::path& directory, const Way& way) {
+// A directory, or a store in a Ceph pool.
+struct Place {
+  std::filesystem::path directory;
+  transport::RadosPlace rados;
+
+  const char* row() const { return directory.empty() ? "rados" : "file"; }
+};
+
+Place in(const std::filesystem::path& directory) {
+  return {directory, {}};
+}
+
+Result<std::unique_ptr<BlockStore>> open(const Place& place, const Way& way) {
   transport::BlockStoreParams params;
-  params.directory = directory;
+  params.directory = place.directory;
+  params.rados = place.rados;
   params.limits.bytes = Bytes(std::int64_t{1} << 50);
   params.limits.blocks = std::numeric_limits<std::int64_t>::max();
   params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
@@ -99,7 +114,7 @@ Result<std::unique_ptr<BlockStore>> open(const std::filesystem::path& directory,
   params.way = way.way;
   params.direct = way.direct;
   params.readers = way.readers;
-  return transport::open_block_store("file", std::move(params));
+  return transport::open_block_store(place.row(), std::move(params));
 }
 
 std::size_t get(BlockStore& store, std::vector<KvWanted> wanted) {
@@ -115,7 +130,7 @@ std::size_t get(BlockStore& store, std::vector<KvWanted> wanted) {
 
 // As from a client that writes behind: the next batches wait while one is written.
 Result<double> time_puts(BlockStore& store, const std::vector<Sample>& all, std::int64_t payload) {
-  constexpr std::size_t kAhead = 8;
+  constexpr std::size_t kAhead = 16;
   const std::vector<std::byte> bytes = payload_of(payload);
   std::vector<std::vector<std::vector<std::byte>>> batches;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -141,22 +156,39 @@ Result<double> time_puts(BlockStore& store, const std::vector<Sample>& all, std:
   return watch.wall();
 }
 
-Result<void> print_puts(const std::filesystem::path& directory,
+Result<void> print_puts(const Place& place,
                         const Way& way,
                         const std::vector<Sample>& all,
                         const BenchKvOptions& o) {
-  TRY(const auto store, open(directory, way));
+  TRY(const auto store, open(place, way));
   TRY(const double wall, time_puts(*store, all, o.payload));
   const double bytes = static_cast<double>(all.size()) * static_cast<double>(o.payload);
   std::printf("put %-28s %6.2f GB/s\n", way.name, bytes / wall / 1e9);
   return {};
 }
 
-Result<void> print_gets(const std::filesystem::path& directory,
+// Seconds that the checksum of a block takes, of records that are not in the processor's caches.
+double time_checksum(const BenchKvOptions& o) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+  const std::vector<std::byte> payloads(static_cast<std::size_t>(kBytes), std::byte{7});
+  const auto payload = static_cast<std::size_t>(o.payload);
+  const std::size_t count = payloads.size() / payload;
+  std::uint32_t sum = 0;
+  const Watch watch;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum ^= crc32c(std::span(payloads).subspan(i * payload, payload));
+  }
+  const double seconds = watch.cpu() / static_cast<double>(count);
+  std::printf("checksum of a block                %6.2f us (of all: %08x)\n", seconds * 1e6, sum);
+  return seconds;
+}
+
+Result<void> print_gets(const Place& place,
                         const Way& way,
                         const std::vector<Sample>& all,
-                        const BenchKvOptions& o) {
-  TRY(const auto store, open(directory, way));
+                        const BenchKvOptions& o,
+                        double checksum) {
+  TRY(const auto store, open(place, way));
   get(*store, {all.front().wanted});
   // Three batches are under way at any time.
   constexpr std::size_t kAhead = 3;
@@ -183,28 +215,17 @@ Result<void> print_gets(const std::filesystem::path& directory,
   const double wall = watch.wall();
   const double cpu = watch.cpu();
   const double bytes = static_cast<double>(good) * static_cast<double>(o.payload);
-  std::printf("get %-28s %6.2f GB/s, %6.2f GB a second of processor; %zu of %zu good\n",
-              way.name,
-              bytes / wall / 1e9,
-              bytes / cpu / 1e9,
-              good,
-              all.size());
+  std::printf(
+      "get %-28s %6.2f GB/s, %6.2f GB a second of processor; checksums %4.1f %% of the load "
+      "time, %4.1f %% of the processor's; %zu of %zu good\n",
+      way.name,
+      bytes / wall / 1e9,
+      bytes / cpu / 1e9,
+      checksum * static_cast<double>(good) / wall * 100,
+      checksum * static_cast<double>(good) / cpu * 100,
+      good,
+      all.size());
   return {};
-}
-
-void print_verify(const BenchKvOptions& o) {
-  Sample sample = sample_of(0, {});
-  const auto record = make_kv_record(sample.block, payload_of(o.payload));
-  constexpr int kTimes = 20'000;
-  std::size_t good = 0;
-  const Watch watch;
-  for (int i = 0; i < kTimes; ++i) {
-    good += read_kv_record(record, sample.wanted).has_value();
-  }
-  std::printf("verify a record in cache           %6.2f us of processor; %zu of %d good\n",
-              watch.cpu() * 1e6 / kTimes,
-              good,
-              kTimes);
 }
 
 // A store of real index pages over holes; the first record of every segment is real.
@@ -258,14 +279,14 @@ Result<void> print_restart(const std::filesystem::path& directory, const BenchKv
   const Way way{"restart", FileWay::kAny, true, 4};
   {
     // Makes the directory a store.
-    TRY(const auto store, open(directory, way));
+    TRY(const auto store, open(in(directory), way));
   }
   transport::BlockStoreParams params;
   params.directory = directory;
   TRY(const auto io, transport::open_file_io(params));
   TRY(const std::vector<KvWanted> real, write_sparse(*io, o));
   const Watch watch;
-  TRY(const auto store, open(directory, way));
+  TRY(const auto store, open(in(directory), way));
   const std::size_t first = get(*store, {real.front()});
   const double first_wall = watch.wall();
   const std::size_t good = get(*store, real);
@@ -286,6 +307,21 @@ Result<void> print_restart(const std::filesystem::path& directory, const BenchKv
   return {};
 }
 
+Result<void> bench_rados(const std::vector<Sample>& all, const BenchKvOptions& o) {
+  Place place;
+  place.rados.conf = o.rados;
+  place.rados.store = "bench-" + std::to_string(random_seed());
+  const Way way{"rados", FileWay::kAny, false, 4};
+  TRY_VOID(print_puts(place, way, all, o));
+  TRY_VOID(print_gets(place, way, all, o, time_checksum(o)));
+  const std::string rados =
+      "rados -c " + o.rados + " -p " + place.rados.pool + " -N " + place.rados.store;
+  std::printf("what was put stays there; remove it: %s ls | xargs -n 100 %s rm\n",
+              rados.c_str(),
+              rados.c_str());
+  return {};
+}
+
 Result<void> bench(const BenchKvOptions& o) {
   const std::filesystem::path directory = o.directory;
   const std::vector<Sample> all = samples(o.blocks);
@@ -293,21 +329,25 @@ Result<void> bench(const BenchKvOptions& o) {
               static_cast<long long>(o.blocks),
               static_cast<long long>(o.payload),
               kBatch);
+  if (!o.rados.empty()) {
+    return bench_rados(all, o);
+  }
   constexpr Way kPuts[] = {{"io_uring, O_DIRECT", FileWay::kAny, true, 4},
                            {"pwrite, O_DIRECT", FileWay::kThreads, true, 4},
                            {"pwrite, page cache", FileWay::kThreads, false, 4}};
   int number = 0;
   for (const Way& way : kPuts) {
-    TRY_VOID(print_puts(directory / ("put" + std::to_string(number++)), way, all, o));
+    TRY_VOID(print_puts(in(directory / ("put" + std::to_string(number++))), way, all, o));
   }
   constexpr Way kGets[] = {{"io_uring, O_DIRECT", FileWay::kAny, true, 2},
                            {"pread, O_DIRECT", FileWay::kThreads, true, 8},
                            {"pread, page cache, 1 reader", FileWay::kThreads, false, 1},
                            {"pread, page cache, 2 readers", FileWay::kThreads, false, 2}};
+  const double checksum = time_checksum(o);
   for (const Way& way : kGets) {
-    TRY_VOID(print_gets(directory / "put2", way, all, o));
+    TRY_VOID(print_gets(in(directory / "put2"), way, all, o, checksum));
   }
-  print_verify(o);
+  print_kv_index();
   if (o.restart_blocks > 0) {
     TRY_VOID(print_restart(directory / "restart", o));
   }
@@ -318,12 +358,14 @@ Result<void> bench(const BenchKvOptions& o) {
 
 int run_bench_kv(const BenchKvOptions& options) {
   std::error_code error;
-  if (!std::filesystem::is_empty(options.directory, error) && !error) {
+  if (options.rados.empty() && !std::filesystem::is_empty(options.directory, error) && !error) {
     return report({Code::kMisconfigured,
                    options.directory + " is not empty; name a directory that may be emptied"});
   }
   const Result<void> done = bench(options);
-  std::filesystem::remove_all(options.directory, error);
+  if (options.rados.empty()) {
+    std::filesystem::remove_all(options.directory, error);
+  }
   return done ? 0 : report(done.error());
 }
 

@@ -458,6 +458,10 @@ void add_bench_kv(CLI::App& bench, CommandLine& line) {
       kv->add_option(
             "directory", o.directory, "an empty or new directory on it; emptied afterwards")
           ->check(not_empty());
+  CLI::Option* rados =
+      kv->add_option("--rados", o.rados, "a ceph.conf: in the pool `shoal` of that cluster instead")
+          ->check(CLI::ExistingFile)
+          ->excludes(directory);
   kv->add_option("--blocks", o.blocks, "blocks that are put and got")
       ->check(CLI::Range(32, 10000000))
       ->capture_default_str();
@@ -469,15 +473,15 @@ void add_bench_kv(CLI::App& bench, CommandLine& line) {
       ->check(CLI::Range(0, 100000000))
       ->capture_default_str();
   add_bench_kv_trace(*kv, line.bench_kv_trace);
-  kv->get_option("--trace")->excludes(directory);
+  kv->get_option("--trace")->excludes(directory)->excludes(rados);
   kv->footer(
       "Examples:\n  shoal bench kv /data/bench --blocks 8000\n"
       "  shoal bench kv --trace tests/sim/traces/chat-800.jsonl.gz --capacity 5% 10%");
   kv->callback([&line] {
     if (!line.bench_kv_trace.traces.empty()) {
       line.status = run_bench_kv_trace(line.bench_kv_trace);
-    } else if (line.bench_kv.directory.empty()) {
-      throw CLI::RequiredError("directory or --trace");
+    } else if (line.bench_kv.directory.empty() && line.bench_kv.rados.empty()) {
+      throw CLI::RequiredError("directory, --rados or --trace");
     } else {
       line.status = run_bench_kv(line.bench_kv);
     }

@@ -69,6 +69,7 @@ struct BenchEngineOptions {
 
 struct BenchKvOptions {
   std::string directory;
+  std::string rados;  // a ceph.conf, instead of a directory
   std::int64_t blocks = 4'000;
   std::int64_t payload = 113'920;  // of V4.1-Flash
   std::int64_t restart_blocks = 1'000'000;
