@@ -30,6 +30,8 @@ CASES = {
 
 
 def fio(arguments, directory):
+    if "--rw=write" in arguments:
+        subprocess.run(["rm", "-f", f"{directory}/fio.dat"], check=True)  # the store writes new files, too
     command = ["fio", "--name=fio", f"--filename={directory}/fio.dat", f"--size={BLOCKS * BLOCK}", "--output-format=json"] + arguments
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     job = json.loads(text[text.index("{"):])["jobs"][0]
