@@ -3,8 +3,8 @@
 
   tools/bench_kv_disk.py build/tools/shoal /data/bench [rounds]
 
-fio writes and reads as many bytes as the store, by the same calls: io_uring in pieces of 512 KiB (as the store writes) or of a block (as
-it reads), 16 deep; pwrite of 16 MiB, what the store makes durable together; with the page cache also with fdatasync after each of them,
+fio writes and reads as many bytes as the store, by the same calls: io_uring in pieces of 4 MiB, 4 deep (as the store writes), or of a
+block, 16 deep (as it reads); pwrite of 16 MiB, what the store makes durable together; with the page cache also with fdatasync after each of them,
 which is what a durable put needs."""
 import json
 import re
@@ -15,15 +15,15 @@ import sys
 BLOCKS = 4000
 BLOCK = 114688  # a record of V4.1-Flash
 # What the store prints: the fio runs that it is compared with.
-URING = ["--ioengine=io_uring", "--iodepth=16", "--direct=1"]
+URING = ["--ioengine=io_uring", "--direct=1"]
 CASES = {
-    "put io_uring, O_DIRECT": {"fio": ["--rw=write", "--bs=512k", "--end_fsync=1"] + URING},
+    "put io_uring, O_DIRECT": {"fio": ["--rw=write", "--bs=4m", "--iodepth=4", "--end_fsync=1"] + URING},
     "put pwrite, O_DIRECT": {"fio": ["--rw=write", "--bs=16m", "--end_fsync=1", "--ioengine=psync", "--direct=1"]},
     "put pwrite, page cache": {
         "fio": ["--rw=write", "--bs=16m", "--end_fsync=1", "--ioengine=psync"],
         "fio, fdatasync each": ["--rw=write", "--bs=16m", "--fdatasync=1", "--ioengine=psync"],
     },
-    "get io_uring, O_DIRECT": {"fio": ["--rw=read", f"--bs={BLOCK}"] + URING},
+    "get io_uring, O_DIRECT": {"fio": ["--rw=read", f"--bs={BLOCK}", "--iodepth=16"] + URING},
     "get pread, O_DIRECT": {"fio": ["--rw=read", f"--bs={BLOCK}", "--ioengine=psync", "--direct=1", "--numjobs=8", "--thread",
                                     "--group_reporting", f"--io_size={BLOCKS * BLOCK // 8}", f"--offset_increment={BLOCKS * BLOCK // 8}"]},
 }

@@ -13,7 +13,8 @@ namespace {
 
 // Deeper only adds latency on the disks that were measured.
 constexpr unsigned kDepth = 16;
-constexpr std::size_t kWritePiece = std::size_t{512} << 10;
+// Of a write: a file that grows takes one at a time, so a few large ones.
+constexpr std::size_t kWritePiece = std::size_t{4} << 20;
 
 class Ring {
  public:
