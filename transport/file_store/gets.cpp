@@ -124,16 +124,28 @@ void Gets::read_in_lanes(std::uint64_t id, std::vector<Piece> pieces) {
   });
 }
 
-// In a lane.
+// In a lane. Where records are read one after the other each is verified while the processor's
+// cache still has it.
 std::vector<Gets::Read> Gets::read(const std::vector<Piece>& pieces) {
+  const std::size_t at_once = core_.io->depth() == 1 ? 1 : pieces.size();
+  AlignedBuffer buffer = take_buffer();
+  std::vector<Read> results;
+  for (std::span<const Piece> left = pieces; !left.empty();) {
+    const auto some = left.first(std::min(at_once, left.size()));
+    read(some, buffer, results);
+    left = left.subspan(some.size());
+  }
+  give_buffer(std::move(buffer));
+  return results;
+}
+
+void Gets::read(std::span<const Piece> pieces, AlignedBuffer& buffer, std::vector<Read>& results) {
   std::size_t bytes = 0;
   for (const Piece& piece : pieces) {
     bytes += static_cast<std::size_t>(bytes_of(piece.place));
   }
-  AlignedBuffer buffer = take_buffer();
   std::span<std::byte> room = buffer.at_least(bytes);
   std::vector<FileIo::Read> reads;
-  std::vector<Read> results;
   std::vector<std::size_t> read_of;  // of each result that has one
   for (const Piece& piece : pieces) {
     results.push_back({piece, not_found()});
@@ -156,8 +168,6 @@ std::vector<Gets::Read> Gets::read(const std::vector<Piece>& pieces) {
     read.is_damaged = !read.loaded && read.loaded.error().code == Code::kCorrupt &&
                       !(reads[i].result && is_intact(reads[i].bytes, read.piece.wanted.key));
   }
-  give_buffer(std::move(buffer));
-  return results;
 }
 
 Result<std::vector<std::byte>> Gets::read_record(const SegmentName& segment,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ class Gets {
   bool begin(std::uint64_t id, Operation& operation);
   void read_in_lanes(std::uint64_t id, std::vector<Piece> pieces);
   std::vector<Read> read(const std::vector<Piece>& pieces);
+  void read(std::span<const Piece> pieces, AlignedBuffer& buffer, std::vector<Read>& results);
   void complete(std::uint64_t id, std::vector<Read> reads);
   void judge(const Read& read);
   void expire(std::uint64_t id);
