@@ -1,10 +1,11 @@
 // The port to a directory of files: what the row `file` needs of a file system, as calls that
 // block.
 //
-// Rows: pread and pwrite; io_uring; objects of a Ceph pool; a simulated disk. Threads: every call from any thread, one
-// thread at a time per file that is written. A call may never return (a mount that hangs): callers
-// run them on threads that nobody waits for without a deadline. Errors: kNotFound (no such file),
-// kNoCapacity (full: the disk, a quota or a limit of the process), kUnavailable (anything else).
+// Rows: pread and pwrite; io_uring; objects of a Ceph pool; a simulated disk. Threads: every call
+// from any thread, one thread at a time per file that is written. A call may never return (a mount
+// that hangs): callers run them on threads that nobody waits for without a deadline. Errors:
+// kNotFound (no such file), kNoCapacity (full: the disk, a quota or a limit of the process),
+// kUnavailable (anything else).
 #pragma once
 
 #include <cstddef>
