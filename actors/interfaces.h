@@ -165,6 +165,7 @@ struct StoreTail { SessionTail tail; kernels::BlockBytes bytes; };      // worke
 struct TailRead { AttemptKey key; Result<kernels::BlockBytes> bytes; };   // the transport
 // wire: kv client to the routers of all nodes, and from them to theirs
 struct TailKept { SessionTail tail; TailPlace place; Nanos life{0}; };
+struct KvStored { std::int64_t stored = 0; std::int64_t refused = 0; Error error; };            // the store
 struct KvHedge { AttemptKey key; };                                        // itself, later: is that load still waiting?
 
 // Prefill.
@@ -294,6 +295,7 @@ using KvClientActor = Interface<void(Rewire),
                                 void(LoadKv),    // answered by KvLoaded
                                 void(KvLoadFailed),
                                 void(KvRead),
+                                void(KvStored),
                                 void(TailRead),
                                 void(StoreTail),
                                 void(TailKept),
@@ -425,6 +427,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvHedge)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvStored)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvClosed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreTail)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailRead)

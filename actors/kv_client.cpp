@@ -16,6 +16,8 @@ namespace {
 
 // A store that did not answer is not asked for so long: requests are computed whole instead.
 constexpr Nanos kAwayPause = std::chrono::seconds(5);
+// So long after the store refused blocks health says so.
+constexpr Nanos kRefusalShown = std::chrono::seconds(5);
 
 struct KvClient {
   static inline const char* name = "kv_client";
@@ -39,6 +41,10 @@ struct KvClient {
   std::uint64_t layout = 0;
   std::uint64_t numeric = 0;
   Instant away_until{};
+  std::string refusal;  // why it took no block the last time that it did not
+  Instant refused_at{};
+  std::int64_t failed = 0;  // calls that its medium refused
+  Instant failed_at{};
   std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
@@ -55,6 +61,7 @@ struct KvClient {
   void hedge(const KvHedge& message);
   void read(KvRead& message);
   void save(const StoreKv& message);
+  void stored(const KvStored& message);
   void rewire(const Rewire& message);
   void tick();
   void store_tail(const StoreTail& message);
@@ -313,11 +320,16 @@ void KvClient::look_into(const KvWanted& wanted, const Error& error) {
 
 // Requests complete all the same: whole, and their blocks are kept nowhere.
 std::string KvClient::trouble() const {
-  if (seat.node->now() < away_until) {
+  const Instant now = seat.node->now();
+  if (now < away_until) {
     return "the KV store does not answer: is its file system mounted and its disk healthy?";
   }
-  if (!store->use().writable) {
-    return "the KV store refuses writes: free or enlarge its disk, or make it writable";
+  const bool is_recent = !refusal.empty() && now - refused_at < kRefusalShown;
+  if (!store->use().writable || is_recent) {
+    return "the KV store refuses writes" + (refusal.empty() ? refusal : ": " + refusal);
+  }
+  if (failed > 0 && now - failed_at < kRefusalShown) {
+    return "files of the KV store cannot be read or written: is its directory still there?";
   }
   return {};
 }
@@ -349,12 +361,33 @@ void KvClient::save(const StoreKv& message) {
     records.push_back(make_kv_record(header, *saved.bytes));
   }
   if (!records.empty()) {
-    store->put(std::move(records), [node = seat.node](const std::vector<Result<void>>& results) {
+    store->put(std::move(records), [client = me](const std::vector<Result<void>>& results) {
+      KvStored told;
       for (const Result<void>& stored : results) {
-        ++(stored ? node->metrics.kv_stored : node->metrics.kv_dropped);
+        if (!stored) {
+          ++told.refused;
+          told.error = stored.error();
+        }
       }
+      told.stored = std::ssize(results) - told.refused;
+      notify(client, std::move(told));
     });
   }
+}
+
+// Said once in a while: what is wrong stays wrong for some time.
+void KvClient::stored(const KvStored& message) {
+  seat.node->metrics.kv_stored += message.stored;
+  seat.node->metrics.kv_dropped += message.refused;
+  if (message.refused == 0) {
+    return;
+  }
+  const Instant now = seat.node->now();
+  if (refusal.empty() || now - refused_at >= kRefusalShown) {
+    seat.node->log.event(LogLevel::kWarning, "kv.not_stored", {{"reason", message.error.message}});
+  }
+  refusal = message.error.message;
+  refused_at = now;
 }
 
 void KvClient::store_tail(const StoreTail& message) {
@@ -385,6 +418,10 @@ void KvClient::tick() {
   const Instant now = seat.node->now();
   kept.expire(now);
   search->tails().expire(now);
+  if (const std::int64_t count = store->use().failed; count > failed) {
+    failed = count;
+    failed_at = now;
+  }
   show_kept();
 }
 
@@ -412,6 +449,7 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
       },
       [self](const KvLoadFailed& m) { self->state.load_failed(m); },
       [self](KvRead& m) { self->state.read(m); },
+      [self](const KvStored& m) { self->state.stored(m); },
       [self](const TailRead& m) { self->state.tail_read(m); },
       [self](const StoreTail& m) { self->state.store_tail(m); },
       [self](const TailKept& m) { self->state.tail_kept(m); },

@@ -154,6 +154,7 @@ TimelineFields timeline_fields(const Placement& placement) {
           {"prompt", placement.span.prompt},
           {"mode", std::string(basis.mode == BasisMode::kExact ? "exact" : "bounded")},
           {"hit", basis.hit},
+          {"cached", placement.cached},
           {"loaded", placement.span.reuse.hit},
           {"start", placement.span.reuse.start},
           {"tail", std::int64_t{placement.tail.has_value()}},

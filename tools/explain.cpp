@@ -57,7 +57,7 @@ std::string fields_of(const JsonValue& entry) {
   return printable(std::move(line));
 }
 
-// Where the answer's numbers come from: fixed at the first placement, the same for every attempt.
+// Where the answer's numbers come from, and what of it was computed before.
 void print_basis(const JsonValue& entry) {
   const JsonValue* fields = entry.find("fields");
   if (fields == nullptr || fields->find("mode") == nullptr) {
@@ -65,13 +65,16 @@ void print_basis(const JsonValue& entry) {
   }
   const auto number = [fields](std::string_view name) { return text_of(*fields, name); };
   const bool exact = number("mode") == "exact";
-  std::printf("  basis: %s, %s of %s prompt tokens from the cache, windows rebuilt from %s, %s\n",
+  std::printf("  basis: %s, %s of %s prompt tokens from %s, rows run from %s, %s\n",
               number("mode").c_str(),
-              number("hit").c_str(),
+              number("cached").c_str(),
               number("prompt").c_str(),
-              number("replay_floor").c_str(),
-              exact ? "all layers for every token"
-                    : ("decoder layers from " + number("tail_start")).c_str());
+              number("tail") == "1" ? "a session's tail" : "the cache",
+              number("start").c_str(),
+              exact ? "the numbers of a run from nothing"
+                    : ("encoder windows from " + number("replay_floor") + ", decoder layers from " +
+                       number("tail_start"))
+                          .c_str());
 }
 
 void print_choice(const JsonValue& choice) {
@@ -82,11 +85,12 @@ void print_choice(const JsonValue& choice) {
   std::printf("choice %s, request %s\n",
               text_of(choice, "index").c_str(),
               text_of(choice, "request").c_str());
+  // Of the last attempt.
   const auto accepted =
-      std::find_if(entries->items.begin(), entries->items.end(), [](const JsonValue& entry) {
+      std::find_if(entries->items.rbegin(), entries->items.rend(), [](const JsonValue& entry) {
         return text_of(entry, "event") == "accepted";
       });
-  if (accepted != entries->items.end()) {
+  if (accepted != entries->items.rend()) {
     print_basis(*accepted);
   }
   std::printf("  %12s  %4s  %7s  %-16s  %-14s  %s\n",

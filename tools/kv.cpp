@@ -252,6 +252,11 @@ Result<void> run_one(const std::string& directory,
 int run_kv(const KvOptions& options) {
   std::unique_ptr<transport::BlockStore> target;
   if (options.task == KvTask::kExport) {
+    for (const std::string& directory : options.directories) {
+      if (const auto view = KvView::open(directory); !view) {
+        return report(view.error());
+      }
+    }
     auto opened = open_target(options.to);
     if (!opened) {
       return report(opened.error());

@@ -57,6 +57,11 @@ Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config, fs
 Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
                                                            const EventLog& log) {
   const bool is_file = config.kv().store() == "file";
+  if (!is_file && !config.kv().dir().empty()) {
+    return fail(Code::kMisconfigured,
+                "kv.dir is given, but kv.store is \"" + config.kv().store() +
+                    "\", which has none: leave one of them out");
+  }
   if (!is_file || !config.kv().dir().empty()) {
     return config.kv().store() == "none" ? nullptr : open_row(config, config.kv().dir());
   }

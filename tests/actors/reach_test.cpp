@@ -1,7 +1,8 @@
 // A sequence that is taken up behind loaded blocks has the bits of one that never stopped: on every
 // device, in the rows that prefill workers run.
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <doctest/doctest.h>
 #include <memory>
 #include <random>
@@ -150,7 +151,8 @@ struct Unbroken {
 void check_equal(const RunResult& a, const RunResult& b) {
   CHECK(a.token == b.token);
   REQUIRE(a.logits.size() == b.logits.size());
-  CHECK(std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)) == 0);
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  CHECK(std::ranges::equal(a.logits, b.logits, {}, bits, bits));
 }
 
 template <class Test>

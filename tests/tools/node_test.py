@@ -160,7 +160,7 @@ class KeepsKv(unittest.TestCase):
 
     def test_turns_go_on_from_the_last_one_and_from_what_dead_nodes_left(self):
         with tempfile.TemporaryDirectory() as kept, Server("--set", "kv.store=none") as cold, \
-                Cluster(one_host().replace("config {\n  kv {", f'config {{\n  kv {{ dir: "{kept}"')) as three:
+                Cluster(one_host().replace("kv { bytes", f'kv {{ dir: "{kept}" bytes')) as three:
             ids = prompt(1000)
             said = cold.post("/tokenize", {"prompt": "And then? "})["tokens"]
             tokens, cached = self.ask(three.front, ids)

@@ -125,7 +125,9 @@ std::string unique_of(const BlockStoreParams& params) {
 Result<void> prepare(FileIo& io, const std::filesystem::path& directory, const std::string& where) {
   if (!directory.empty()) {
     std::error_code ignored;  // what is wrong is said by the first file
-    std::filesystem::create_directories(directory, ignored);
+    if (std::filesystem::create_directories(directory, ignored)) {
+      std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
+    }
   }
   const auto there = io.content(kVersionFile);
   if (there || there.error().code != Code::kNotFound) {

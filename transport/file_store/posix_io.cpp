@@ -25,6 +25,9 @@ class PosixIo::Opened final : public File {
 
 namespace {
 
+// Records hold the tokens of their prompts: nobody else's to read.
+constexpr ::mode_t kFileMode = 0600;
+
 // A larger "small file" is not one of ours.
 constexpr std::size_t kContentMax = 4'096;
 // What the page cache has taken when it is told to begin writing.
@@ -134,14 +137,14 @@ Result<FileIo::Facts> PosixIo::facts(const std::string& name) {
 
 Result<FileIo::FilePtr> PosixIo::open_with(const std::string& name, int flags) {
   const std::filesystem::path path = directory_ / name;
-  FileDescriptor file(direct_ ? ::open(path.c_str(), flags | O_CLOEXEC | O_DIRECT, 0644) : -1);
+  FileDescriptor file(direct_ ? ::open(path.c_str(), flags | O_CLOEXEC | O_DIRECT, kFileMode) : -1);
   const bool is_direct = file.is_open();
   // Not every file system has O_DIRECT; a refused one may have created the file already.
   if (!file.is_open() && (!direct_ || errno == EINVAL)) {
     if (direct_) {
       flags &= ~O_EXCL;
     }
-    file = FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+    file = FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, kFileMode));
   }
   if (!file.is_open()) {
     return refused((flags & O_CREAT) != 0 ? "create" : "open", name, errno);
@@ -210,22 +213,31 @@ Result<std::string> PosixIo::content(const std::string& name) {
 
 Result<void> PosixIo::replace(const std::string& name, std::string_view content) {
   const std::string temporary = name + "." + unique_ + "." + std::to_string(replaced_++) + ".new";
+  auto replaced = write_and_sync(temporary, content);
+  if (replaced && ::rename((directory_ / temporary).c_str(), (directory_ / name).c_str()) != 0) {
+    replaced = refused("replace", name, errno);
+  }
+  if (!replaced) {
+    ::unlink((directory_ / temporary).c_str());
+    return replaced;
+  }
+  return sync_directory();
+}
+
+Result<void> PosixIo::write_and_sync(const std::string& name, std::string_view content) {
   const FileDescriptor file(
-      ::open((directory_ / temporary).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+      ::open((directory_ / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
   if (!file.is_open()) {
-    return refused("create", temporary, errno);
+    return refused("create", name, errno);
   }
   const int error = write_fully(file.get(), 0, std::as_bytes(std::span(content)));
   if (error != 0) {
-    return refused("write", temporary, error);
+    return refused("write", name, error);
   }
   if (::fsync(file.get()) != 0) {
-    return refused("sync", temporary, errno);
+    return refused("sync", name, errno);
   }
-  if (::rename((directory_ / temporary).c_str(), (directory_ / name).c_str()) != 0) {
-    return refused("replace", name, errno);
-  }
-  return sync_directory();
+  return {};
 }
 
 Result<void> PosixIo::sync_directory() {

@@ -44,6 +44,7 @@ class PosixIo : public FileIo {
   class Opened;
 
   Result<FilePtr> open_with(const std::string& name, int flags);
+  Result<void> write_and_sync(const std::string& name, std::string_view content);
   Result<void> sync_directory();
 
   const std::filesystem::path directory_;
