@@ -10,6 +10,7 @@
 #include "actors/kv_search.h"
 #include "actors/placement.h"
 #include "actors/policy/kv_quota.h"
+#include "actors/tail_copy.h"
 
 namespace shoal {
 namespace {
@@ -227,6 +228,11 @@ void KvClient::tail_read(const TailRead& message) {
     give_up(entry, Error{Code::kNotFound, "its session's tail: " + message.bytes.error().message});
     return;
   }
+  if (const auto checked = check_tail(*entry->second.wants_tail, **message.bytes); !checked) {
+    ++seat.node->metrics.kv_corrupt;
+    give_up(entry, checked.error());
+    return;
+  }
   entry->second.tail = *message.bytes;
   finish(entry);
 }
@@ -396,7 +402,8 @@ void KvClient::store_tail(const StoreTail& message) {
     return;
   }
   show_kept();
-  const TailKept told{message.tail, {seat.wiring->self, key}, kept.limits().life};
+  const TailKept told{
+      message.tail, {seat.wiring->self, key, message.tail.identity}, kept.limits().life};
   for (const NodeParts& node : seat.wiring->nodes) {
     if (node.router) {
       notify(node.router, told);

@@ -100,7 +100,7 @@ void PrefillWorker::step(PrefillStep& message) {
     leases.push_back(order.kv);
     const bool begins = order.done == order.placement->span.reuse.start;
     if (begins && order.placement->tail) {
-      launch.tails.push_back({order.kv->sequence(), order.loads.tail});
+      launch.tails.push_back({order.kv->sequence(), order.loads.tail, kTailHeader});
     } else if (begins) {
       launch.fresh.push_back(order.kv->sequence());
     }

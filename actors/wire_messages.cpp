@@ -336,6 +336,7 @@ std::string encode(const TailKept& message, Instant) {
   out.set_node(message.place.node.value);
   out.set_buffer(message.place.buffer.value);
   out.set_life_ns(message.life.count());
+  out.set_identity(message.tail.identity);
   return out.SerializeAsString();
 }
 
@@ -355,7 +356,8 @@ Result<TailKept> decode(std::string_view bytes, Instant) {
   kept.tail.end = in.end();
   kept.tail.sampled = in.sampled();
   TRY(kept.tail.basis, get(in.basis()));
-  kept.place = {NodeId{in.node()}, BufferKey{in.buffer()}};
+  kept.tail.identity = in.identity();
+  kept.place = {NodeId{in.node()}, BufferKey{in.buffer()}, in.identity()};
   kept.life = Nanos{in.life_ns()};
   return kept;
 }

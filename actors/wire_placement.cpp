@@ -89,6 +89,7 @@ void put(const Placement& placement, Instant now, bool with_prompt, wire::Placem
   if (placement.tail) {
     out.set_tail_node(placement.tail->node.value);
     out.set_tail_buffer(placement.tail->buffer.value);
+    out.set_tail_identity(placement.tail->identity);
   }
   if (placement.kv != nullptr) {
     out.set_kv_root(bytes_of(placement.kv->root));
@@ -125,7 +126,8 @@ Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
   placement.cached = in.cached();
   placement.lineage = in.lineage();
   if (in.tail_buffer() != 0) {
-    placement.tail = TailPlace{NodeId{in.tail_node()}, BufferKey{in.tail_buffer()}};
+    placement.tail =
+        TailPlace{NodeId{in.tail_node()}, BufferKey{in.tail_buffer()}, in.tail_identity()};
   }
   return std::make_shared<const Placement>(std::move(placement));
 }

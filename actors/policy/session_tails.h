@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -29,14 +30,16 @@ struct SessionTail {
   BlockKey last;              // of the last whole block before its end, or the root
   std::vector<TokenId> open;  // the tokens behind that
   Position end = 0;           // computed positions
-  Position sampled = 0;       // the first position that was sampled: what came before may be cut off
+  Position sampled = 0;  // the first position that was sampled: what came before may be cut off
   Basis basis{};
+  std::uint64_t identity = 0;  // of all of the above; its bytes begin with it
 };
 
 // Whose memory its bytes are in.
 struct TailPlace {
   NodeId node;
   BufferKey buffer;
+  std::uint64_t identity = 0;  // that they must begin with
 
   friend auto operator<=>(const TailPlace&, const TailPlace&) = default;
 };

@@ -32,6 +32,8 @@ std::shared_ptr<Placement> placement_behind_a_hit() {
   placement->kv = std::make_shared<const KvNames>(
       name_blocks(root_key({"m", "w", "l", "t", "somebody"}), *submission));
   placement->submission = std::move(submission);
+  placement->cached = 640;
+  placement->lineage = 5;
   return placement;
 }
 
@@ -51,11 +53,32 @@ TEST_CASE("a placement behind a hit survives the wire, all but what its tokens t
   const Placement& placement = *got->placement;
   CHECK(placement.basis == sent->basis);
   CHECK(placement.span.reuse == sent->span.reuse);
+  CHECK(placement.cached == 640);
+  CHECK(placement.lineage == 5);
   REQUIRE(placement.kv != nullptr);
   CHECK(placement.kv->root == sent->kv->root);
   CHECK(placement.submission->ttl == TtlClass::kAgent);
   CHECK(placement.kv->keys.empty());
   CHECK(name_blocks(placement.kv->root, *placement.submission).keys == sent->kv->keys);
+}
+
+TEST_CASE("a placement behind a tail survives the wire, within the block that it goes on in") {
+  auto sent = *placement_behind_a_hit();
+  sent.span.reuse = {640, 690, 690, 690, 690};
+  sent.tail = TailPlace{NodeId{3}, BufferKey{9}, 77};
+  const PlacePrefill message{std::make_shared<const Placement>(sent)};
+  const std::string bytes = wire_codec::encode(message, kNow);
+  const auto got = wire_codec::decode<PlacePrefill>(bytes, kNow);
+  REQUIRE(got.has_value());
+  CHECK(got->placement->tail == sent.tail);
+  CHECK(got->placement->span.reuse == sent.span.reuse);
+  wire::Placement damaged;
+  REQUIRE(damaged.ParseFromString(bytes));
+  damaged.set_start(639);
+  CHECK(refusal(damaged) == Code::kCorrupt);
+  damaged.set_start(690);
+  damaged.set_tail_buffer(0);
+  CHECK(refusal(damaged) == Code::kCorrupt);
 }
 
 TEST_CASE("a hand-over tells where the names of its blocks go on") {

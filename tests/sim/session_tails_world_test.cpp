@@ -159,6 +159,26 @@ TEST_CASE("nobody goes on from another tenant's tail") {
   CHECK(ask(world, second).cached_tokens > 300);
 }
 
+TEST_CASE("the tail of another session is refused, whatever leads to it") {
+  WorldSetup setup = keeping({kFront, kPrefill, kDecode}, 1);
+  setup.tamper.fetched = [](NodeId from, BufferKey key) {
+    return from == NodeId{2} ? BufferKey{1} : key;  // where decode keeps the first one
+  };
+  World world(setup);
+  REQUIRE(world.run_until_whole());
+  const testing::Wanted one = story(1, 300);
+  const testing::Wanted other = story(2, 300);
+  const testing::Wanted right = next_turn(one, ask(world, one), 60);
+  const testing::Wanted wrong = next_turn(other, ask(world, other), 60);
+  const RequestId request = world.clients(NodeId{0}).ask(wrong);
+  REQUIRE(world.run_until_all_over(seconds(120)));
+  const testing::Answer answer = world.clients(NodeId{0}).answer(request);
+  check_true(world, answer, wrong);
+  CHECK(answer.attempts == 2);
+  CHECK(world.node(NodeId{1}).metrics().kv_corrupt == 1);
+  CHECK(ask(world, right).cached_tokens == 319);
+}
+
 TEST_CASE("when the node that kept the tail dies, the turn starts behind blocks") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
