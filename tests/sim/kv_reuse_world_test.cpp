@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/sim/cluster_setup.h"
 #include "tests/sim/event_line.h"
+#include "tests/sim/kv_sessions.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -27,27 +27,6 @@ WorldSetup keeping(std::vector<NodeRoles> nodes, std::uint64_t seed) {
   return setup;
 }
 
-testing::Answer ask(World& world, const testing::Wanted& wanted) {
-  const RequestId request = world.clients(NodeId{0}).ask(wanted);
-  REQUIRE(world.run_until_all_over(seconds(120)));
-  world.run_for(seconds(3));  // its last blocks reach the store, and are seen by all nodes
-  return world.clients(NodeId{0}).answer(request);
-}
-
-// Complete, and token for token what the device's rule says behind the blocks that were loaded.
-void check_true(const World& world, const testing::Answer& answer, const testing::Wanted& wanted) {
-  CAPTURE((answer.error ? answer.error->message : std::string()));
-  REQUIRE(answer.terminal_events == 1);
-  REQUIRE_FALSE(answer.error.has_value());
-  REQUIRE(answer.basis.has_value());
-  auto bases = answer.bases;
-  REQUIRE(world.kv_truth().add_rows(bases));
-  CHECK(answer.tokens == testing::sim_answer({}, wanted, bases, 4096));
-  for (const Violation& violation : world.kv_truth().violations()) {
-    FAIL_CHECK(violation.what);
-  }
-}
-
 // Flips a bit in every record that is there.
 void damage_records(World& world) {
   for (const std::string& name : world.segments()) {
@@ -66,15 +45,6 @@ void take_store_away(World& world, bool away) {
   }
 }
 
-testing::Wanted story(std::uint64_t seed,
-                      std::int64_t prompt,
-                      BasisMode mode = BasisMode::kBounded,
-                      int answer = 20) {
-  testing::Wanted wanted = testing::wanted(seed, prompt, answer);
-  wanted.mode = mode;
-  return wanted;
-}
-
 std::ptrdiff_t count_events(const World& world, std::string_view name) {
   const auto& events = world.events();
   return std::count_if(events.begin(), events.end(), [name](const std::string& line) {
@@ -85,9 +55,6 @@ std::ptrdiff_t count_events(const World& world, std::string_view name) {
 bool settle_memory(World& world) {
   return world.run([&world] { return world.memory_is_free(); }, seconds(20));
 }
-
-const std::vector<std::vector<NodeRoles>> kClusters = {
-    {kAllRoles}, {kFront, kPrefill, kDecode}, {kFront, kPrefill, kPrefill, kDecode, kDecode}};
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <vector>
 
-#include "tests/sim/cluster_setup.h"
+#include "tests/sim/kv_sessions.h"
 
 using namespace shoal;
 using namespace shoal::sim;
@@ -21,12 +21,12 @@ WorldSetup keeping(std::vector<NodeRoles> nodes,
   return setup;
 }
 
-testing::Wanted story(std::uint64_t seed,
-                      std::int64_t prompt,
-                      BasisMode mode = BasisMode::kBounded,
-                      int answer = 20) {
-  testing::Wanted wanted = testing::wanted(seed, prompt, answer);
-  wanted.mode = mode;
+// An answer of known length.
+testing::Wanted long_story(std::uint64_t seed,
+                           std::int64_t prompt,
+                           BasisMode mode = BasisMode::kBounded,
+                           int answer = 20) {
+  testing::Wanted wanted = story(seed, prompt, mode, answer);
   wanted.sampling.ignore_eos = true;
   return wanted;
 }
@@ -41,21 +41,9 @@ testing::Wanted next_turn(const testing::Wanted& before,
   return next;
 }
 
-void check_true(const World& world, const testing::Answer& answer, const testing::Wanted& wanted) {
-  CAPTURE((answer.error ? answer.error->message : std::string()));
-  REQUIRE(answer.terminal_events == 1);
-  REQUIRE_FALSE(answer.error.has_value());
-  REQUIRE(answer.basis.has_value());
-  auto bases = answer.bases;
-  REQUIRE(world.kv_truth().add_rows(bases));
-  CHECK(answer.tokens == testing::sim_answer({}, wanted, bases, 4096));
-}
-
-testing::Answer ask(World& world, const testing::Wanted& wanted) {
-  const RequestId request = world.clients(NodeId{0}).ask(wanted);
-  REQUIRE(world.run_until_all_over(seconds(120)));
-  world.run_for(seconds(3));  // its last blocks are durable, and all nodes know them
-  const testing::Answer answer = world.clients(NodeId{0}).answer(request);
+// By its first attempt.
+testing::Answer ask_once(World& world, const testing::Wanted& wanted) {
+  const testing::Answer answer = ask(world, wanted);
   check_true(world, answer, wanted);
   CHECK(answer.attempts == 1);
   return answer;
@@ -86,9 +74,6 @@ bool is_quiet(World& world) {
       seconds(60));
 }
 
-const std::vector<std::vector<NodeRoles>> kClusters = {
-    {kAllRoles}, {kFront, kPrefill, kDecode}, {kFront, kPrefill, kPrefill, kDecode, kDecode}};
-
 template <class Test>
 void for_each_cluster(const Test& test) {
   for (const auto& nodes : kClusters) {
@@ -108,14 +93,14 @@ TEST_CASE("the next turn goes on from the last one's answer, whichever node has 
     REQUIRE(world.run_until_whole());
     for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
       CAPTURE(static_cast<int>(mode));
-      const testing::Wanted first = story(seed, 300, mode);
-      const testing::Answer answer = ask(world, first);
+      const testing::Wanted first = long_story(seed, 300, mode);
+      const testing::Answer answer = ask_once(world, first);
       const testing::Wanted second = next_turn(first, answer, 60);
-      const testing::Answer next = ask(world, second);
+      const testing::Answer next = ask_once(world, second);
       CHECK(next.cached_tokens == 319);  // the answer's last token was never computed
       CHECK(next.basis == answer.basis);
       // Its own tail, then, behind a prompt that is longer than a window.
-      const testing::Answer third = ask(world, next_turn(second, next, 200));
+      const testing::Answer third = ask_once(world, next_turn(second, next, 200));
       CHECK(third.cached_tokens == 319 + 1 + 60 + 19);
       CHECK(third.basis->replay_floor == 0);
     }
@@ -128,13 +113,13 @@ TEST_CASE("a client that leaves has its next turn go on from where it left") {
     World world(keeping(nodes, seed));
     REQUIRE(world.run_until_whole());
     testing::Clients& clients = world.clients(NodeId{0});
-    const testing::Wanted first = story(seed, 300, BasisMode::kBounded, 200);
+    const testing::Wanted first = long_story(seed, 300, BasisMode::kBounded, 200);
     const RequestId request = clients.ask(first);
     REQUIRE(world.run([&] { return clients.answer(request).tokens.size() > 30; }, seconds(60)));
     clients.leave(request);
     world.run_for(seconds(3));
     const testing::Wanted second = next_turn(first, clients.answer(request), 60);
-    CHECK(ask(world, second).cached_tokens > 300);
+    CHECK(ask_once(world, second).cached_tokens > 300);
     CHECK(is_quiet(world));
   });
 }
@@ -142,21 +127,21 @@ TEST_CASE("a client that leaves has its next turn go on from where it left") {
 TEST_CASE("a tail that is too old is no more, and the turn starts behind blocks") {
   World world(keeping({kFront, kPrefill, kDecode}, 1, 2'000));
   REQUIRE(world.run_until_whole());
-  const testing::Wanted first = story(1, 700);
-  const testing::Wanted second = next_turn(first, ask(world, first), 60);
-  CHECK(ask(world, second).cached_tokens == 640);
+  const testing::Wanted first = long_story(1, 700);
+  const testing::Wanted second = next_turn(first, ask_once(world, first), 60);
+  CHECK(ask_once(world, second).cached_tokens == 640);
 }
 
 TEST_CASE("nobody goes on from another tenant's tail") {
   World world(keeping({kFront, kPrefill, kDecode}, 1));
   REQUIRE(world.run_until_whole());
-  testing::Wanted first = story(1, 300);
+  testing::Wanted first = long_story(1, 300);
   first.tenant = "one";
-  testing::Wanted second = next_turn(first, ask(world, first), 60);
+  testing::Wanted second = next_turn(first, ask_once(world, first), 60);
   second.tenant = "another";
-  CHECK(ask(world, second).cached_tokens == 0);
+  CHECK(ask_once(world, second).cached_tokens == 0);
   second.tenant = "one";
-  CHECK(ask(world, second).cached_tokens > 300);
+  CHECK(ask_once(world, second).cached_tokens > 300);
 }
 
 TEST_CASE("the tail of another session is refused, whatever leads to it") {
@@ -166,17 +151,17 @@ TEST_CASE("the tail of another session is refused, whatever leads to it") {
   };
   World world(setup);
   REQUIRE(world.run_until_whole());
-  const testing::Wanted one = story(1, 300);
-  const testing::Wanted other = story(2, 300);
-  const testing::Wanted right = next_turn(one, ask(world, one), 60);
-  const testing::Wanted wrong = next_turn(other, ask(world, other), 60);
+  const testing::Wanted one = long_story(1, 300);
+  const testing::Wanted other = long_story(2, 300);
+  const testing::Wanted right = next_turn(one, ask_once(world, one), 60);
+  const testing::Wanted wrong = next_turn(other, ask_once(world, other), 60);
   const RequestId request = world.clients(NodeId{0}).ask(wrong);
   REQUIRE(world.run_until_all_over(seconds(120)));
   const testing::Answer answer = world.clients(NodeId{0}).answer(request);
   check_true(world, answer, wrong);
   CHECK(answer.attempts == 2);
   CHECK(world.node(NodeId{1}).metrics().kv_corrupt == 1);
-  CHECK(ask(world, right).cached_tokens == 319);
+  CHECK(ask_once(world, right).cached_tokens == 319);
 }
 
 TEST_CASE("when the node that kept the tail dies, the turn starts behind blocks") {
@@ -184,8 +169,8 @@ TEST_CASE("when the node that kept the tail dies, the turn starts behind blocks"
     CAPTURE(seed);
     World world(keeping({kFront, kPrefill, kDecode, kDecode}, seed));
     REQUIRE(world.run_until_whole());
-    const testing::Wanted first = story(seed, 700);
-    const testing::Wanted second = next_turn(first, ask(world, first), 60);
+    const testing::Wanted first = long_story(seed, 700);
+    const testing::Wanted second = next_turn(first, ask_once(world, first), 60);
     world.kill(NodeId{2});
     world.kill(NodeId{3});
     const RequestId request = world.clients(NodeId{0}).ask(second);
@@ -206,7 +191,7 @@ TEST_CASE("an answer that a dead node cut off goes on from the tail of its promp
       World world(keeping({kFront, kPrefill, kDecode}, seed));
       REQUIRE(world.run_until_whole());
       testing::Clients& clients = world.clients(NodeId{0});
-      const testing::Wanted wanted = story(seed, 1000, mode, 80);
+      const testing::Wanted wanted = long_story(seed, 1000, mode, 80);
       const RequestId request = clients.ask(wanted);
       REQUIRE(world.run([&] { return clients.answer(request).tokens.size() > 40; }, seconds(60)));
       world.run_for(seconds(3));
@@ -233,10 +218,10 @@ TEST_CASE("whoever dies, every turn of every session is true and nothing is kept
     testing::Clients& clients = world.clients(NodeId{0});
     std::vector<testing::Wanted> turns;
     for (std::uint64_t session = 0; session < 6; ++session) {
-      turns.push_back(story(seed * 100 + session,
-                            static_cast<std::int64_t>(100 + world.random()() % 500),
-                            session % 2 == 0 ? BasisMode::kBounded : BasisMode::kExact,
-                            60));
+      turns.push_back(long_story(seed * 100 + session,
+                                 static_cast<std::int64_t>(100 + world.random()() % 500),
+                                 session % 2 == 0 ? BasisMode::kBounded : BasisMode::kExact,
+                                 60));
     }
     std::int64_t cached = 0;
     for (int round = 0; round < 4; ++round) {
