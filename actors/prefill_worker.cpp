@@ -235,11 +235,13 @@ void PrefillWorker::send(Outcome& outcome) {
     notify(seat.router_of(*placement), std::move(ended));
   }
   for (Handover& ready : outcome.ready) {
-    if (ready.buffer == BufferKey{}) {
+    // Where decode goes on here, ahead of its steps.
+    const bool stays = ready.buffer == BufferKey{};
+    keep_tail(seat, rank, ready, stays ? kernels::Queue::kDecode : kernels::Queue::kPrefill);
+    if (stays) {
       const PlacementPtr placement = ready.placement;
       notify(seat.router_of(*placement), PrefillDone{std::move(ready)});
     } else {
-      keep_tail(seat, rank, ready, kernels::Queue::kPrefill);
       copy_out(std::move(ready));
     }
   }

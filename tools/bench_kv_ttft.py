@@ -56,7 +56,7 @@ def measure(args):
             blocks, tails = server.metric("shoal_kv_store_blocks"), server.metric("shoal_kv_tails")
             seconds, ids = first_token_s(server, prompt, args.replay)
             times["cold"].append(seconds)
-            server.await_kept(blocks + args.tokens // BLOCK, tails + 1)
+            server.await_kept(blocks + args.tokens // BLOCK, tails + 2)
             times["tail"].append(first_token_s(server, [*prompt, *ids, *words(rng, server, 300)[2:]], args.replay)[0])
             times["blocks"].append(first_token_s(server, prompt, args.replay)[0])
     return times

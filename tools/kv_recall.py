@@ -130,7 +130,7 @@ def measure(shoal, conversations, replay, cases=CASES):
         with tempfile.TemporaryDirectory() as directory:
             with Kept(shoal, directory, tails=case != "expired") as server:
                 tell(server, conversations, replay)
-                server.await_kept(blocks_of(conversations), 0 if case == "expired" else len(conversations))
+                server.await_kept(blocks_of(conversations), 0 if case == "expired" else 2 * len(conversations))
                 if case in ("same", "expired"):
                     answers[case] = ask(server, conversations, replay)
                 elif case == "shared":

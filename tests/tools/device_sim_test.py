@@ -146,7 +146,7 @@ class Time(unittest.TestCase):
 class Everywhere(unittest.TestCase):
     def test_three_processes_answer_as_one(self):
         text = one_host().replace("  kv {", '  compute { device: "sim" } sim { step_ns: 0 row_ns: 0 copy_ns: 0 }\n  kv {', 1)
-        with Cluster(text) as three, sim_server() as one:
+        with Cluster(text) as three, sim_server("--set", "kv.store=none") as one:
             self.assertEqual(three.front.model, "sim")
             self.assertEqual((collected(three.front), streamed(three.front)), (collected(one), streamed(one)))
 
