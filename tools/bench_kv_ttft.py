@@ -3,9 +3,9 @@
 
     tools/bench_kv_ttft.py [--shoal build/tools/shoal] [--tokens 2000] [--rounds 20] [--replay bounded]
 
-One server with a fresh KV directory, one request at a time. A round asks a new prompt (cold), the same again (blocks), and
-one that goes on from the last answer (tail): they are interleaved, so that all three meet the same machine. "next turn" is
-300 tokens longer."""
+Two servers with fresh KV directories, one of them without tails; one request at a time. A round asks each a new prompt (cold),
+then the same again of the one without tails (blocks), and of the other one that goes on from the last answer, 300 tokens longer
+(tail): they are interleaved, so that all meet the same machine."""
 import argparse
 import contextlib
 import http.client
@@ -49,16 +49,20 @@ def words(rng, server, tokens):
 
 def measure(args):
     times = {"cold": [], "blocks": [], "tail": []}
-    with tempfile.TemporaryDirectory() as directory, Kept(args.shoal, directory) as server:
+    with contextlib.ExitStack() as stack:
+        keeps, plain = (stack.enter_context(Kept(args.shoal, stack.enter_context(tempfile.TemporaryDirectory()), tails))
+                        for tails in (True, False))
         for number in range(args.rounds):
             rng = random.Random(number)
-            prompt = words(rng, server, args.tokens)
-            blocks, tails = server.metric("shoal_kv_store_blocks"), server.metric("shoal_kv_tails")
-            seconds, ids = first_token_s(server, prompt, args.replay)
-            times["cold"].append(seconds)
-            server.await_kept(blocks + args.tokens // BLOCK, tails + 2)
-            times["tail"].append(first_token_s(server, [*prompt, *ids, *words(rng, server, 300)[2:]], args.replay)[0])
-            times["blocks"].append(first_token_s(server, prompt, args.replay)[0])
+            prompt = words(rng, keeps, args.tokens)
+            ids = []
+            for server in (keeps, plain):
+                blocks, tails = server.metric("shoal_kv_store_blocks"), server.metric("shoal_kv_tails")
+                seconds, ids = first_token_s(server, prompt, args.replay)
+                times["cold"].append(seconds)
+                server.await_kept(blocks + args.tokens // BLOCK, tails + 2 if server is keeps else 0)
+            times["blocks"].append(first_token_s(plain, prompt, args.replay)[0])
+            times["tail"].append(first_token_s(keeps, [*prompt, *ids, *words(rng, keeps, 300)[2:]], args.replay)[0])
     return times
 
 
