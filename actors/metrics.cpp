@@ -95,6 +95,7 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
                 use.garbage.value},
            Said{"shoal_kv_store_queued_bytes", "gauge", "Bytes not written yet.", use.queued.value},
            Said{"shoal_kv_store_index_bytes", "gauge", "Memory of its index.", use.index.value},
+           Said{"shoal_kv_store_held", "gauge", "Last blocks under leases.", use.held},
            Said{"shoal_kv_store_writable", "gauge", "0: it refuses writes.", use.writable ? 1 : 0},
            Said{"shoal_kv_store_opening",
                 "gauge",

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <string>
 
+#include "schemas/byte_fields.h"
 #include "schemas/check.h"
 #include "schemas/checksum.h"
 
@@ -36,18 +36,6 @@ static_assert(kTokensAt + kBlockTokens * sizeof(TokenId) == kKvHeaderBytes);
 
 using Header = std::array<std::byte, kKvHeaderBytes>;
 
-template <class T>
-void put(std::span<std::byte> out, std::size_t at, const T& value) {
-  std::memcpy(out.data() + at, &value, sizeof value);
-}
-
-template <class T>
-T get(std::span<const std::byte> in, std::size_t at) {
-  T value;
-  std::memcpy(&value, in.data() + at, sizeof value);
-  return value;
-}
-
 tl::unexpected<Error> corrupt(const std::string& what) {
   return fail(Code::kCorrupt, "KV record: " + what);
 }
@@ -55,25 +43,25 @@ tl::unexpected<Error> corrupt(const std::string& what) {
 std::uint32_t header_crc(std::span<const std::byte> header) {
   Header copy;
   std::copy_n(header.begin(), copy.size(), copy.begin());
-  put(copy, kHeaderCrcAt, std::uint32_t{0});
+  put_field(copy, kHeaderCrcAt, std::uint32_t{0});
   return crc32c(copy);
 }
 
 void write_header(const KvBlock& block, std::span<std::byte> out) {
-  put(out, kMagicAt, kMagic);
-  put(out, kVersionAt, kVersion);
-  put(out, kKeyAt, block.key.bytes);
-  put(out, kParentAt, block.parent.bytes);
-  put(out, kLayoutAt, block.layout);
-  put(out, kNumericAt, block.numeric);
-  put(out, kWriterAt, block.writer.value);
-  put(out, kPayloadBytesAt, block.payload_bytes);
-  put(out, kPayloadCrcAt, block.payload_crc);
-  put(out, kNumberAt, block.number);
-  put(out, kProvenanceAt, block.provenance);
-  put(out, kTtlAt, block.ttl);
-  put(out, kTokensAt, block.tokens);
-  put(out, kHeaderCrcAt, header_crc(out));
+  put_field(out, kMagicAt, kMagic);
+  put_field(out, kVersionAt, kVersion);
+  put_field(out, kKeyAt, block.key.bytes);
+  put_field(out, kParentAt, block.parent.bytes);
+  put_field(out, kLayoutAt, block.layout);
+  put_field(out, kNumericAt, block.numeric);
+  put_field(out, kWriterAt, block.writer.value);
+  put_field(out, kPayloadBytesAt, block.payload_bytes);
+  put_field(out, kPayloadCrcAt, block.payload_crc);
+  put_field(out, kNumberAt, block.number);
+  put_field(out, kProvenanceAt, block.provenance);
+  put_field(out, kTtlAt, block.ttl);
+  put_field(out, kTokensAt, block.tokens);
+  put_field(out, kHeaderCrcAt, header_crc(out));
 }
 
 }  // namespace
@@ -94,33 +82,33 @@ Result<KvBlock> read_kv_header(std::span<const std::byte> record) {
     return corrupt("shorter than its header");
   }
   const auto header = record.first(kKvHeaderBytes);
-  if (get<std::uint64_t>(header, kMagicAt) != kMagic) {
+  if (get_field<std::uint64_t>(header, kMagicAt) != kMagic) {
     return corrupt("it does not begin like one");
   }
-  if (const auto version = get<std::uint32_t>(header, kVersionAt); version != kVersion) {
+  if (const auto version = get_field<std::uint32_t>(header, kVersionAt); version != kVersion) {
     return corrupt("version " + std::to_string(version) + ", this program reads " +
                    std::to_string(kVersion));
   }
-  if (get<std::uint32_t>(header, kHeaderCrcAt) != header_crc(header)) {
+  if (get_field<std::uint32_t>(header, kHeaderCrcAt) != header_crc(header)) {
     return corrupt("the checksum of its header differs");
   }
   KvBlock block;
-  block.key.bytes = get<decltype(block.key.bytes)>(header, kKeyAt);
-  block.parent.bytes = get<decltype(block.parent.bytes)>(header, kParentAt);
-  block.layout = get<std::uint64_t>(header, kLayoutAt);
-  block.numeric = get<std::uint64_t>(header, kNumericAt);
-  block.writer = IncarnationId{get<std::uint64_t>(header, kWriterAt)};
-  block.payload_bytes = get<std::uint32_t>(header, kPayloadBytesAt);
-  block.payload_crc = get<std::uint32_t>(header, kPayloadCrcAt);
-  block.number = get<std::uint32_t>(header, kNumberAt);
-  const auto provenance = get<std::uint8_t>(header, kProvenanceAt);
-  const auto ttl = get<std::uint8_t>(header, kTtlAt);
+  block.key.bytes = get_field<decltype(block.key.bytes)>(header, kKeyAt);
+  block.parent.bytes = get_field<decltype(block.parent.bytes)>(header, kParentAt);
+  block.layout = get_field<std::uint64_t>(header, kLayoutAt);
+  block.numeric = get_field<std::uint64_t>(header, kNumericAt);
+  block.writer = IncarnationId{get_field<std::uint64_t>(header, kWriterAt)};
+  block.payload_bytes = get_field<std::uint32_t>(header, kPayloadBytesAt);
+  block.payload_crc = get_field<std::uint32_t>(header, kPayloadCrcAt);
+  block.number = get_field<std::uint32_t>(header, kNumberAt);
+  const auto provenance = get_field<std::uint8_t>(header, kProvenanceAt);
+  const auto ttl = get_field<std::uint8_t>(header, kTtlAt);
   if (provenance >= kProvenances || ttl >= kTtlClasses || block.payload_bytes > kKvPayloadMax) {
     return corrupt("a field of its header is out of range");
   }
   block.provenance = static_cast<Provenance>(provenance);
   block.ttl = static_cast<TtlClass>(ttl);
-  block.tokens = get<decltype(block.tokens)>(header, kTokensAt);
+  block.tokens = get_field<decltype(block.tokens)>(header, kTokensAt);
   return block;
 }
 

@@ -6,8 +6,8 @@
 #include <bit>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 
+#include "schemas/byte_fields.h"
 #include "schemas/check.h"
 #include "schemas/checksum.h"
 
@@ -52,18 +52,6 @@ constexpr std::string_view kSegmentSuffix = ".kv";
 constexpr std::string_view kHeartbeatSuffix = ".alive";
 constexpr std::size_t kWriterDigits = 16;
 
-template <class T>
-void put(std::span<std::byte> out, std::size_t at, const T& value) {
-  std::memcpy(out.data() + at, &value, sizeof value);
-}
-
-template <class T>
-T get(std::span<const std::byte> in, std::size_t at) {
-  T value;
-  std::memcpy(&value, in.data() + at, sizeof value);
-  return value;
-}
-
 // Of the page, with the field of the checksum as zero.
 std::uint32_t page_crc(std::span<const std::byte> page) {
   constexpr std::array<std::byte, 4> kZero{};
@@ -74,21 +62,21 @@ std::uint32_t page_crc(std::span<const std::byte> page) {
 void begin_page(std::uint64_t magic, const SegmentName& name, std::span<std::byte> page) {
   CHECK(page.size() == kPageBytes);
   std::fill(page.begin(), page.end(), std::byte{0});
-  put(page, kMagicAt, magic);
-  put(page, kNumberAt, name.number);
-  put(page, kWriterAt, name.writer.value);
-  put(page, kTtlAt, name.ttl);
+  put_field(page, kMagicAt, magic);
+  put_field(page, kNumberAt, name.number);
+  put_field(page, kWriterAt, name.writer.value);
+  put_field(page, kTtlAt, name.ttl);
 }
 
 bool is_page(std::uint64_t magic, std::span<const std::byte> page) {
-  return page.size() == kPageBytes && get<std::uint64_t>(page, kMagicAt) == magic &&
-         get<std::uint32_t>(page, kCrcAt) == page_crc(page);
+  return page.size() == kPageBytes && get_field<std::uint64_t>(page, kMagicAt) == magic &&
+         get_field<std::uint32_t>(page, kCrcAt) == page_crc(page);
 }
 
 bool is_of(const SegmentName& name, std::span<const std::byte> page) {
-  return get<std::uint32_t>(page, kNumberAt) == name.number &&
-         get<std::uint64_t>(page, kWriterAt) == name.writer.value &&
-         get<TtlClass>(page, kTtlAt) == name.ttl;
+  return get_field<std::uint32_t>(page, kNumberAt) == name.number &&
+         get_field<std::uint64_t>(page, kWriterAt) == name.writer.value &&
+         get_field<TtlClass>(page, kTtlAt) == name.ttl;
 }
 
 tl::unexpected<Error> corrupt(const SegmentName& name, const char* what) {
@@ -96,47 +84,47 @@ tl::unexpected<Error> corrupt(const SegmentName& name, const char* what) {
 }
 
 void write_entry(const IndexEntry& entry, std::span<std::byte> out) {
-  put(out, kEntryKeyAt, entry.key.bytes);
-  put(out, kEntryTimeAt, entry.time);
-  put(out, kEntryPageAt, entry.page);
-  put(out, kEntryPagesAt, entry.pages);
-  put(out, kEntryKindAt, entry.kind);
-  put(out, kEntryTurnAt, entry.turn);
+  put_field(out, kEntryKeyAt, entry.key.bytes);
+  put_field(out, kEntryTimeAt, entry.time);
+  put_field(out, kEntryPageAt, entry.page);
+  put_field(out, kEntryPagesAt, entry.pages);
+  put_field(out, kEntryKindAt, entry.kind);
+  put_field(out, kEntryTurnAt, entry.turn);
   if (entry.kind == EntryKind::kDrop) {
-    put(out, kEntryParentAt, entry.dropped.writer.value);
-    put(out, kEntryNumberAt, entry.dropped.number);
-    put(out, kEntryTtlAt, entry.dropped.ttl);
+    put_field(out, kEntryParentAt, entry.dropped.writer.value);
+    put_field(out, kEntryNumberAt, entry.dropped.number);
+    put_field(out, kEntryTtlAt, entry.dropped.ttl);
     return;
   }
-  put(out, kEntryParentAt, entry.parent.bytes);
-  put(out, kEntryNumberAt, entry.number);
-  put(out, kEntryPayloadCrcAt, entry.crc);
-  put(out, kEntryProvenanceAt, entry.provenance);
+  put_field(out, kEntryParentAt, entry.parent.bytes);
+  put_field(out, kEntryNumberAt, entry.number);
+  put_field(out, kEntryPayloadCrcAt, entry.crc);
+  put_field(out, kEntryProvenanceAt, entry.provenance);
 }
 
 std::optional<IndexEntry> read_entry(std::span<const std::byte> in) {
-  const auto kind = get<std::uint8_t>(in, kEntryKindAt);
-  const auto provenance = get<std::uint8_t>(in, kEntryProvenanceAt);
-  const auto ttl = get<std::uint8_t>(in, kEntryTtlAt);
+  const auto kind = get_field<std::uint8_t>(in, kEntryKindAt);
+  const auto provenance = get_field<std::uint8_t>(in, kEntryProvenanceAt);
+  const auto ttl = get_field<std::uint8_t>(in, kEntryTtlAt);
   if (kind < 1 || kind > 3 || provenance >= kProvenances || ttl >= kTtlClasses) {
     return std::nullopt;
   }
   IndexEntry entry;
   entry.kind = static_cast<EntryKind>(kind);
-  entry.key.bytes = get<decltype(entry.key.bytes)>(in, kEntryKeyAt);
-  entry.time = get<WallMillis>(in, kEntryTimeAt);
-  entry.page = get<std::uint32_t>(in, kEntryPageAt);
-  entry.pages = get<std::uint32_t>(in, kEntryPagesAt);
-  entry.turn = get<std::uint32_t>(in, kEntryTurnAt);
-  const auto number = get<std::uint32_t>(in, kEntryNumberAt);
+  entry.key.bytes = get_field<decltype(entry.key.bytes)>(in, kEntryKeyAt);
+  entry.time = get_field<WallMillis>(in, kEntryTimeAt);
+  entry.page = get_field<std::uint32_t>(in, kEntryPageAt);
+  entry.pages = get_field<std::uint32_t>(in, kEntryPagesAt);
+  entry.turn = get_field<std::uint32_t>(in, kEntryTurnAt);
+  const auto number = get_field<std::uint32_t>(in, kEntryNumberAt);
   if (entry.kind == EntryKind::kDrop) {
-    const IncarnationId writer{get<std::uint64_t>(in, kEntryParentAt)};
+    const IncarnationId writer{get_field<std::uint64_t>(in, kEntryParentAt)};
     entry.dropped = {writer, static_cast<TtlClass>(ttl), number};
     return entry;
   }
-  entry.parent.bytes = get<decltype(entry.parent.bytes)>(in, kEntryParentAt);
+  entry.parent.bytes = get_field<decltype(entry.parent.bytes)>(in, kEntryParentAt);
   entry.number = number;
-  entry.crc = get<std::uint32_t>(in, kEntryPayloadCrcAt);
+  entry.crc = get_field<std::uint32_t>(in, kEntryPayloadCrcAt);
   entry.provenance = static_cast<Provenance>(provenance);
   return entry;
 }
@@ -204,8 +192,8 @@ std::optional<IncarnationId> parse_heartbeat_name(std::string_view file) {
 
 void write_header_page(const SegmentName& name, WallMillis created, std::span<std::byte> page) {
   begin_page(kHeaderMagic, name, page);
-  put(page, kCreatedAt, created);
-  put(page, kCrcAt, page_crc(page));
+  put_field(page, kCreatedAt, created);
+  put_field(page, kCrcAt, page_crc(page));
 }
 
 Result<std::optional<WallMillis>> read_header_page(std::span<const std::byte> page,
@@ -216,24 +204,24 @@ Result<std::optional<WallMillis>> read_header_page(std::span<const std::byte> pa
   if (!is_of(name, page)) {
     return corrupt(name, "it is another segment under this name");
   }
-  return get<WallMillis>(page, kCreatedAt);
+  return get_field<WallMillis>(page, kCreatedAt);
 }
 
 void write_index_page(const IndexPage& index, const SegmentName& name, std::span<std::byte> page) {
   CHECK(index.entries.size() <= kEntriesPerPage);
   begin_page(kIndexMagic, name, page);
-  put(page, kCountAt, static_cast<std::uint32_t>(index.entries.size()));
-  put(page, kPageAt, index.page);
-  put(page, kPreviousAt, index.previous);
-  put(page, kFirstAt, index.first);
+  put_field(page, kCountAt, static_cast<std::uint32_t>(index.entries.size()));
+  put_field(page, kPageAt, index.page);
+  put_field(page, kPreviousAt, index.previous);
+  put_field(page, kFirstAt, index.first);
   for (std::size_t i = 0; i < index.entries.size(); ++i) {
     write_entry(index.entries[i], page.subspan(kEntriesAt + i * kEntryBytes, kEntryBytes));
   }
-  put(page, kCrcAt, page_crc(page));
+  put_field(page, kCrcAt, page_crc(page));
 }
 
 bool begins_as_index_page(std::span<const std::byte> page) {
-  return page.size() == kPageBytes && get<std::uint64_t>(page, kMagicAt) == kIndexMagic;
+  return page.size() == kPageBytes && get_field<std::uint64_t>(page, kMagicAt) == kIndexMagic;
 }
 
 Result<IndexPage> read_index_page(std::span<const std::byte> page,
@@ -242,11 +230,11 @@ Result<IndexPage> read_index_page(std::span<const std::byte> page,
   if (!is_page(kIndexMagic, page) || !is_of(name, page)) {
     return corrupt(name, "not an index page of it");
   }
-  IndexPage index{get<std::uint32_t>(page, kPageAt),
-                  get<std::uint32_t>(page, kPreviousAt),
-                  get<std::uint64_t>(page, kFirstAt),
+  IndexPage index{get_field<std::uint32_t>(page, kPageAt),
+                  get_field<std::uint32_t>(page, kPreviousAt),
+                  get_field<std::uint64_t>(page, kFirstAt),
                   {}};
-  const auto count = get<std::uint32_t>(page, kCountAt);
+  const auto count = get_field<std::uint32_t>(page, kCountAt);
   if (index.page != at || index.previous >= at || count > kEntriesPerPage) {
     return corrupt(name, "an index page is out of place");
   }
