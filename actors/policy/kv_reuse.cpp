@@ -45,8 +45,7 @@ KvReuse plan_reuse(const ReuseAsk& ask, Position available, const Reach& reach) 
   CHECK(reach.window > 0 && reach.encoder_layers > 0 && reach.decoder_layers > 0);
   const Position hit = whole_blocks(std::min(available, ask.total - 1));
   if (ask.mode == BasisMode::kExact) {
-    const KvReuse reuse = plan_reach(ask.total, hit, 0, 0, reach);
-    return reuse.start > 0 ? reuse : plan_reach(ask.total, 0, 0, 0, reach);
+    return plan_reach(ask.total, hit, 0, 0, reach);
   }
   if (!ask.basis || hit < ask.basis->hit) {
     return plan_replay(ask.prompt, ask.basis ? 0 : available, reach.window);

@@ -189,16 +189,21 @@ TEST_CASE("an answer that is taken up behind its own blocks goes on with the sam
 
 TEST_CASE("an exact prompt behind blocks has the bits of one that is computed whole") {
   for_each_device_and_mode([](Bed& bed, BasisMode mode) {
-    const std::vector<TokenId> tokens = numbers(1400);
-    const Unbroken writer(bed, tokens, mode, 1400);
-    const Unbroken whole(bed, tokens, BasisMode::kExact, 1400);
-    CHECK(writer.blocks == whole.blocks);
-    for (const Position there : {Position{896}, Position{1280}}) {
-      const PrefillSpan span{1400,
-                             1400,
-                             BasisMode::kExact,
-                             plan_reuse({BasisMode::kExact, 1400, 1400, {}}, there, bed.reach())};
-      CHECK(span.reuse.start > 0);
+    for (const auto& [prompt, there] : {std::pair<Position, Position>{1400, 1280},
+                                        {1400, 896},
+                                        {1400, 256},    // every row runs again
+                                        {420, 384}}) {  // in the decoder half too
+      CAPTURE(there);
+      const std::vector<TokenId> tokens = numbers(prompt);
+      const Unbroken writer(bed, tokens, mode, prompt);
+      const Unbroken whole(bed, tokens, BasisMode::kExact, prompt);
+      CHECK(writer.blocks == whole.blocks);
+      const PrefillSpan span{
+          prompt,
+          prompt,
+          BasisMode::kExact,
+          plan_reuse({BasisMode::kExact, prompt, prompt, {}}, there, bed.reach())};
+      CHECK(span.reuse.hit == there);
       check_equal(bed.prefill(tokens, span, whole.basis, writer.blocks), whole.last);
     }
   });

@@ -28,10 +28,11 @@ TEST_CASE("a bounded hit runs its last window again, a hit of one window is none
   CHECK(first(BasisMode::kBounded, 1000, 0) == KvReuse{0, 0, 0, 872, 872});
 }
 
-TEST_CASE("an exact hit runs as far back as its windows reach, and a shorter one is none") {
+TEST_CASE("an exact hit runs as far back as its windows reach, a short one from its first row") {
   CHECK(first(BasisMode::kExact, 1000, 896) == KvReuse{896, 232, 360, 616, 744});
   CHECK(first(BasisMode::kExact, 1000, 512) == KvReuse{512, 128, 256, 616, 744});
-  CHECK(first(BasisMode::kExact, 1000, 384).hit == 0);
+  CHECK(first(BasisMode::kExact, 1000, 384) == KvReuse{384, 0, 0, 616, 744});
+  CHECK(first(BasisMode::kExact, 420, 384) == KvReuse{384, 0, 0, 36, 164});
 }
 
 TEST_CASE("of an exact prompt the decoder half runs only what its last row reaches") {

@@ -21,7 +21,7 @@ class Recall(unittest.TestCase):
         return asked, answers
 
     def test_exact_answers_are_those_of_a_server_that_keeps_nothing(self):
-        asked, answers = self.measure("exact", 900, 950)
+        asked, answers = self.measure("exact", 420, 900)
         for case in kv_recall.CASES:
             with self.subTest(case):
                 self.assertEqual([ids for ids, _, _ in answers[case]], [ids for ids, _, _ in answers["uncached"]])
