@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "actors/config.h"
+#include "tools/bench_command_line.h"
+#include "tools/flag_checks.h"
 
 namespace shoal::tools {
 
@@ -36,14 +38,6 @@ constexpr ConfigFlag kConfigFlags[] = {
      "directory of the KV store, kept for days and shared; default: shoal/kv in the user's cache"},
     {"--log-level", "log.level", "debug, info, warning or error"},
 };
-
-// The longest context of any model: as for model.max_model_len.
-constexpr int kMostTokens = 1048576;
-
-// A path left empty is a script's unset variable, not a wish for the default.
-CLI::Validator not_empty() {
-  return {[](const std::string& value) { return value.empty() ? "is empty" : std::string(); }, ""};
-}
 
 void add_api_key(CLI::App& app, ConfigArguments& arguments, const char* help) {
   app.add_option("--api-key", arguments.api_keys, help)->allow_extra_args(false);
@@ -415,102 +409,6 @@ void add_kv(CLI::App& app, CommandLine& line) {
       line.status = run_kv(line.kv);
     });
   }
-}
-
-// A share, "5%", or a number of blocks.
-CLI::Validator capacity() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        const bool is_share = text.ends_with('%');
-        const std::string number = is_share ? text.substr(0, text.size() - 1) : text;
-        double value = 0;
-        return CLI::detail::lexical_cast(number, value) && value > 0 &&
-                       value <= (is_share ? 100 : 1e9)
-                   ? std::string()
-                   : "'" + text + "': expected a share of the blocks like 5%, or a number of them";
-      },
-      "SHARE% | BLOCKS");
-}
-
-void add_bench_kv_trace(CLI::App& kv, BenchKvTraceOptions& o) {
-  CLI::Option* trace =
-      kv.add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
-          ->check(CLI::ExistingFile);
-  kv.add_option("--capacity", o.capacities, "of the different blocks, or so many")
-      ->check(capacity())
-      ->needs(trace)
-      ->capture_default_str();
-  kv.add_option("--policy", o.policies, "eviction: as shipped, LRU, or the best there is")
-      ->check(CLI::IsMember({"ours", "lru", "optimal"}))
-      ->needs(trace)
-      ->capture_default_str();
-  kv.add_option("--requests", o.requests, "the first so many of each trace; 0: all")
-      ->check(CLI::Range(0, 1000000000))
-      ->needs(trace)
-      ->capture_default_str();
-}
-
-void add_bench_kv(CLI::App& bench, CommandLine& line) {
-  CLI::App* kv = bench.add_subcommand(
-      "kv", "put, get and restart of a KV store on a disk, or what one hits of recorded requests");
-  BenchKvOptions& o = line.bench_kv;
-  CLI::Option* directory =
-      kv->add_option(
-            "directory", o.directory, "an empty or new directory on it; emptied afterwards")
-          ->check(not_empty());
-  CLI::Option* rados =
-      kv->add_option("--rados", o.rados, "a ceph.conf: in the pool `shoal` of that cluster instead")
-          ->check(CLI::ExistingFile)
-          ->excludes(directory);
-  kv->add_option("--blocks", o.blocks, "blocks that are put and got")
-      ->check(CLI::Range(32, 10000000))
-      ->capture_default_str();
-  kv->add_option("--payload", o.payload, "bytes of a block")
-      ->check(CLI::Range(1, 1 << 26))
-      ->capture_default_str();
-  kv->add_option(
-        "--restart-blocks", o.restart_blocks, "blocks of the store that is opened; 0: none")
-      ->check(CLI::Range(0, 100000000))
-      ->capture_default_str();
-  add_bench_kv_trace(*kv, line.bench_kv_trace);
-  kv->get_option("--trace")->excludes(directory)->excludes(rados);
-  kv->footer(
-      "Examples:\n  shoal bench kv /data/bench --blocks 8000\n"
-      "  shoal bench kv --trace tests/sim/traces/chat-800.jsonl.gz --capacity 5% 10%");
-  kv->callback([&line] {
-    if (!line.bench_kv_trace.traces.empty()) {
-      line.status = run_bench_kv_trace(line.bench_kv_trace);
-    } else if (line.bench_kv.directory.empty() && line.bench_kv.rados.empty()) {
-      throw CLI::RequiredError("directory, --rados or --trace");
-    } else {
-      line.status = run_bench_kv(line.bench_kv);
-    }
-  });
-}
-
-void add_bench(CLI::App& app, CommandLine& line) {
-  CLI::App* bench = app.add_subcommand("bench", "measure this machine");
-  bench->require_subcommand(1);
-  bench->footer("Example:\n  shoal bench engine");
-  CLI::App* engine =
-      bench->add_subcommand("engine", "decode and prefill steps straight on the device");
-  BenchEngineOptions& o = line.bench_engine;
-  engine->add_option("--model", o.model, "model directory")
-      ->check(not_empty())
-      ->capture_default_str();
-  engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
-      ->check(CLI::Range(1, kMostTokens))
-      ->capture_default_str();
-  engine->add_option("--prefill", o.prefill, "tokens of the timed prefill")
-      ->check(CLI::Range(1, kMostTokens))
-      ->capture_default_str();
-  engine->add_option("--steps", o.steps, "decode steps a measurement")
-      ->check(CLI::Range(3, 1000000))
-      ->capture_default_str();
-  engine->add_flag("--profile", o.profile, "time per operator");
-  engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
-  engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
-  add_bench_kv(*bench, line);
 }
 
 void add_models(CLI::App& app, CommandLine& line) {
