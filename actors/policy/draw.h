@@ -17,11 +17,9 @@ class Draw {
     return x ^ (x >> 31);
   }
 
-  // One of [0, bound), bound > 0. Multiply and shift: for bounds of a few thousand no number is
-  // likelier than another by more than 2^-50.
-  constexpr std::uint64_t below(std::uint64_t bound) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
-  }
+  // One of [0, bound), 0 < bound <= 2^32. Multiply and shift: no number is likelier than another by
+  // more than bound / 2^32.
+  constexpr std::uint64_t below(std::uint64_t bound) { return (next() >> 32) * bound >> 32; }
 
   // One of [0, 1), in steps of 2^-53.
   constexpr double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
