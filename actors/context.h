@@ -19,6 +19,7 @@
 #include "actors/policy/cost_model.h"
 #include "actors/policy/health.h"
 #include "actors/policy/kv_quota.h"
+#include "actors/policy/prefill_policies.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
 #include "actors/tail_keeper.h"
@@ -37,6 +38,7 @@ struct NodeOptions {
   CostCoefficients decode_cost;
   PrefillBounds prefill_bounds{};
   PrefillSchedule::Limits prefill_limits;
+  const PrefillPolicyRow* prefill_policy = &prefill_policies().front();
   std::size_t prefill_queue = 0;  // per class
   std::int64_t prefill_group_queue = 0;
   std::int64_t kv_blocks = 0;  // of one device

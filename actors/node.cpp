@@ -74,7 +74,9 @@ NodeOptions node_options(const Config& config) {
                             milliseconds(prefill.medium_ms()),
                             milliseconds(prefill.long_ms())};
   options.prefill_limits = {microseconds(prefill.quota_us()),
-                            milliseconds(prefill.kv_patience_ms())};
+                            milliseconds(prefill.kv_patience_ms()),
+                            microseconds(std::min(prefill.least_quota_us(), prefill.quota_us()))};
+  options.prefill_policy = find_prefill_policy(prefill.policy());
   options.prefill_queue = static_cast<std::size_t>(prefill.queue());
   options.prefill_group_queue = prefill.group_queue();
   options.decode_batch = decode.max_batch();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "actors/policy/avoidance.h"
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/prefill_policies.h"
 
 namespace shoal {
 namespace {
@@ -22,7 +24,8 @@ struct PrefillBalancer {
   // What this part knows of one node's group.
   struct Site {
     std::uint64_t session = 0;
-    PrefillLoad load;              // its last report
+    PrefillLoad load;  // its last report
+    Instant step_ends = Instant::min();
     std::deque<Nanos> on_the_way;  // work sent that the report does not contain yet
     std::uint64_t sent = 0;
     Instant avoided_until = Instant::min();
@@ -30,6 +33,7 @@ struct PrefillBalancer {
 
   PartSeat seat;
   std::size_t length_class = 0;
+  std::unique_ptr<PrefillPolicy> policy;
   std::deque<PlacementPtr> queue;
   std::vector<Site> sites;  // by NodeId
   // A part is wired after those that follow it, so this node's group may report before that.
@@ -42,7 +46,8 @@ struct PrefillBalancer {
   void rewire(const Rewire& message);
 
   void dispatch();
-  std::vector<PrefillInstance> instances(const Placement& placement) const;
+  PrefillNeed need(const Placement& placement) const;
+  std::vector<PrefillInstance> instances(const Placement& placement) const;  // spans of `sites`
   void send(PlacementPtr placement, const PrefillChoice& choice);
   void refuse(const Placement& placement) const;
   void refuse_too_large(const Placement& placement) const;
@@ -58,18 +63,30 @@ void PrefillBalancer::place(const PlacePrefill& message) {
   dispatch();
 }
 
-// Comes back when the least loaded group would be through with what waits here.
+PrefillNeed PrefillBalancer::need(const Placement& placement) const {
+  return {.work = placement.work,
+          .length_class = static_cast<int>(length_class),
+          .rows = placement.span.total - placement.span.reuse.start,
+          .quota = seat.node->options.prefill_limits.quota,
+          .waiting_limit = seat.node->options.prefill_group_queue,
+          .tie = placement.submission->request.value};
+}
+
+// Comes back when the group that is best off would be through with what waits here.
 void PrefillBalancer::refuse(const Placement& placement) const {
-  std::optional<Nanos> backlog;
-  for (const PrefillInstance& instance : instances(placement)) {
+  Nanos waiting_work{0};
+  for (const PlacementPtr& waiting : queue) {
+    waiting_work += waiting->work;
+  }
+  std::optional<Nanos> first_token;
+  for (PrefillInstance& instance : instances(placement)) {
     if (instance.alive) {
-      backlog = std::min(backlog.value_or(instance.backlog), instance.backlog);
+      instance.queued[length_class] += waiting_work;
+      const Nanos predicted = predict_first_token(instance, need(placement));
+      first_token = std::min(first_token.value_or(predicted), predicted);
     }
   }
-  Nanos wait = backlog.value_or(Nanos{0});
-  for (const PlacementPtr& waiting : queue) {
-    wait += waiting->work;
-  }
+  const Nanos wait = first_token.value_or(Nanos{0});
   notify(seat.wiring->here().router,
          AttemptRefused{placement.key(),
                         Error{Code::kNoCapacity,
@@ -123,6 +140,7 @@ void PrefillBalancer::report(const PrefillLoad& message) {
     return;  // counts of a session that this part has not heard of yet
   }
   site.load = message;
+  site.step_ends = seat.node->now() + message.backlog.step_left;
   while (site.on_the_way.size() > site.sent - received) {
     site.on_the_way.pop_front();
   }
@@ -156,10 +174,19 @@ std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placeme
     instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
     instances[n].holds = site.load.blocks == 0 || blocks_at(n, placement) <= site.load.blocks;
     instances[n].avoided = seat.node->now() < site.avoided_until;
-    instances[n].backlog = site.load.backlog.work;
+    instances[n].queued = site.load.backlog.queued;
+    instances[n].ranks = site.load.backlog.ranks;
     for (const Nanos work : site.on_the_way) {
-      instances[n].backlog += work;
+      instances[n].queued[length_class] += work;
     }
+    instances[n].step_left = std::max(Nanos{0}, site.step_ends - seat.node->now());
+    for (const PrefillRankLoad& rank : instances[n].ranks) {
+      instances[n].requests += rank.requests;
+    }
+    for (const std::int64_t waiting : site.load.backlog.waiting) {
+      instances[n].requests += waiting;
+    }
+    instances[n].requests += static_cast<std::int64_t>(site.on_the_way.size());
     instances[n].waiting =
         site.load.backlog.waiting[length_class] + static_cast<std::int64_t>(site.on_the_way.size());
   }
@@ -174,10 +201,7 @@ void PrefillBalancer::dispatch() {
       queue.pop_front();
       continue;
     }
-    const auto choice = pick_prefill_instance(now,
-                                              queue.front()->work,
-                                              seat.node->options.prefill_group_queue,
-                                              queue.front()->submission->request.value);
+    const auto choice = policy->pick(now, need(*queue.front()));
     if (!choice) {
       break;
     }
@@ -212,6 +236,7 @@ PrefillBalancerActor::behavior_type prefill_balancer(
     int length_class) {
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.length_class = static_cast<std::size_t>(length_class);
+  self->state.policy = self->state.seat.node->options.prefill_policy->make(part);
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(!self->state.queue.empty()); },

@@ -58,6 +58,7 @@ struct PrefillGroup {
   std::vector<std::array<std::uint64_t, kPrefillClasses>> received;  // by router's NodeId
   StepId step;
   std::vector<PrefillChunk> chunks;  // of the running step
+  Instant step_ends{};               // as predicted
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -72,6 +73,7 @@ struct PrefillGroup {
 
   void begin(const Held& work);
   bool running() const;
+  Nanos longest_of(const std::vector<PrefillChunk>& step_chunks) const;
   void run_step();
   bool admit(const PrefillChunk& chunk);
   void finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed);
@@ -163,6 +165,15 @@ void PrefillGroup::release(const ReleaseAttempt& message) {
   report();
 }
 
+// Predicted, of the rank that has most to do.
+Nanos PrefillGroup::longest_of(const std::vector<PrefillChunk>& step_chunks) const {
+  std::vector<Nanos> load(ranks.size(), seat.node->options.prefill_cost.step);
+  for (const PrefillChunk& chunk : step_chunks) {
+    load[chunk.rank] += chunk.cost;
+  }
+  return *std::max_element(load.begin(), load.end());
+}
+
 bool PrefillGroup::running() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return rank.awaited; });
 }
@@ -184,6 +195,7 @@ void PrefillGroup::run_step() {
     return;
   }
   ++step.value;
+  step_ends = seat.node->now() + longest_of(chunks);
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     send_orders(r);
   }
@@ -353,9 +365,13 @@ void PrefillGroup::report() {
   for (const auto& [key, work] : held) {
     if (work.loading) {
       ++backlog.waiting[static_cast<std::size_t>(work.placement->length_class)];
-      backlog.work += work.placement->work;
-      backlog.empty = false;
+      backlog.queued[static_cast<std::size_t>(work.placement->length_class)] +=
+          work.placement->work;
     }
+  }
+  backlog.ranks.resize(ranks.size());
+  if (running()) {
+    backlog.step_left = std::max(Nanos{0}, step_ends - seat.node->now());
   }
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {

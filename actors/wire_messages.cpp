@@ -267,8 +267,15 @@ std::string encode(const PrefillLoad& message, Instant) {
   for (int k = 0; k < kPrefillClasses; ++k) {
     out.add_waiting(message.backlog.waiting[static_cast<std::size_t>(k)]);
     out.add_received(message.received[static_cast<std::size_t>(k)]);
+    out.add_queued_ns(message.backlog.queued[static_cast<std::size_t>(k)].count());
   }
-  out.set_work_ns(message.backlog.work.count());
+  for (const PrefillRankLoad& rank : message.backlog.ranks) {
+    wire::PrefillRankLoad& load = *out.add_ranks();
+    load.set_requests(rank.requests);
+    load.set_rows(rank.rows);
+    load.set_work_ns(rank.work.count());
+  }
+  out.set_step_left_ns(message.backlog.step_left.count());
   out.set_blocks(message.blocks);
   return out.SerializeAsString();
 }
@@ -276,15 +283,22 @@ std::string encode(const PrefillLoad& message, Instant) {
 template <>
 Result<PrefillLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::PrefillLoad in, parse<wire::PrefillLoad>(bytes, "prefill load"));
-  if (in.waiting_size() != kPrefillClasses || in.received_size() != kPrefillClasses) {
+  if (in.waiting_size() != kPrefillClasses || in.received_size() != kPrefillClasses ||
+      in.queued_ns_size() != kPrefillClasses) {
     return corrupt("classes");
   }
   PrefillLoad load;
   load.node = NodeId{in.node()};
   std::copy(in.waiting().begin(), in.waiting().end(), load.backlog.waiting.begin());
   std::copy(in.received().begin(), in.received().end(), load.received.begin());
-  load.backlog.work = Nanos{in.work_ns()};
-  load.backlog.empty = in.work_ns() == 0;
+  std::transform(in.queued_ns().begin(),
+                 in.queued_ns().end(),
+                 load.backlog.queued.begin(),
+                 [](std::int64_t ns) { return Nanos{ns}; });
+  for (const wire::PrefillRankLoad& rank : in.ranks()) {
+    load.backlog.ranks.push_back({rank.requests(), rank.rows(), Nanos{rank.work_ns()}});
+  }
+  load.backlog.step_left = Nanos{in.step_left_ns()};
   load.blocks = in.blocks();
   return load;
 }

@@ -19,23 +19,69 @@ bool fits_nowhere(std::span<const PrefillInstance> instances) {
          std::none_of(instances.begin(), instances.end(), holds);
 }
 
+namespace {
+
+// How high `pool` fills ranks that begin at min(work, most).
+Nanos water_level(std::span<const PrefillRankLoad> ranks, Nanos pool, Nanos most) {
+  Nanos level = most;
+  while (true) {
+    Nanos sum = pool;
+    std::int64_t below = 0;
+    for (const PrefillRankLoad& rank : ranks) {
+      if (const Nanos begun = std::min(rank.work, most); begun <= level) {
+        sum += begun;
+        ++below;
+      }
+    }
+    const Nanos next = below == 0 ? pool : sum / below;
+    if (next >= level) {
+      return next;
+    }
+    level = next;
+  }
+}
+
+}  // namespace
+
+Nanos predict_first_token(const PrefillInstance& instance, const PrefillNeed& need) {
+  const auto own = static_cast<std::size_t>(need.length_class);
+  const Nanos share = instance.queued[own] + need.work;
+  Nanos pool = instance.queued[own];
+  Nanos longest{0};
+  for (std::size_t k = 0; k < instance.queued.size(); ++k) {
+    pool += k == own ? Nanos{0} : std::min(instance.queued[k], share);
+    longest = std::max(longest, instance.queued[k]);
+  }
+  for (const PrefillRankLoad& rank : instance.ranks) {
+    longest = std::max(longest, rank.work);
+  }
+  const Nanos begin = water_level(instance.ranks, pool, share);
+  return instance.step_left + begin + std::max(need.work, std::min(longest, need.quota));
+}
+
+bool has_unavoided(std::span<const PrefillInstance> instances) {
+  return std::any_of(instances.begin(), instances.end(), [](const PrefillInstance& i) {
+    return i.alive && i.holds && !i.avoided;
+  });
+}
+
+bool may_take(const PrefillInstance& instance, const PrefillNeed& need, bool has_other) {
+  return instance.alive && instance.holds && !(has_other && instance.avoided) &&
+         instance.waiting < need.waiting_limit;
+}
+
 std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
-                                                   Nanos work,
-                                                   std::int64_t waiting_limit,
-                                                   std::uint64_t tie) {
-  const auto can = [](const PrefillInstance& instance) { return instance.alive && instance.holds; };
-  const bool has_other = std::any_of(
-      instances.begin(), instances.end(), [&can](const auto& i) { return can(i) && !i.avoided; });
+                                                   const PrefillNeed& need) {
+  const bool has_other = has_unavoided(instances);
   std::optional<PrefillChoice> best;
   std::pair<Nanos, std::uint64_t> least;
   for (std::size_t i = 0; i < instances.size(); ++i) {
-    if (!can(instances[i]) || (has_other && instances[i].avoided) ||
-        instances[i].waiting >= waiting_limit) {
+    if (!may_take(instances[i], need, has_other)) {
       continue;
     }
-    const std::pair order(instances[i].backlog + work, rendezvous_weight(tie, i));
+    const std::pair order(predict_first_token(instances[i], need), rendezvous_weight(need.tie, i));
     if (!best || order < least) {
-      best = PrefillChoice{i, order.first};
+      best = PrefillChoice{.instance = i, .finish = order.first};
       least = order;
     }
   }

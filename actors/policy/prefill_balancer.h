@@ -18,28 +18,57 @@ using PrefillBounds = std::array<Nanos, kPrefillClasses - 1>;
 
 int prefill_class(Nanos work, const PrefillBounds& bounds);
 
+// What is bound to a rank and not computed yet.
+struct PrefillRankLoad {
+  std::int64_t requests = 0;
+  std::int64_t rows = 0;
+  Nanos work{0};
+};
+
 struct PrefillInstance {
   bool alive = false;
-  Nanos backlog{0};          // predicted work admitted or queued there, all classes, per rank
+  std::array<Nanos, kPrefillClasses> queued{};  // predicted work that no rank has begun
+  std::span<const PrefillRankLoad> ranks{};     // what they have begun; none: one idle rank
+  std::int64_t requests = 0;                    // queued and begun
+  Nanos step_left{0};                           // until its running step is over
   std::int64_t waiting = 0;  // requests of this class there that are not admitted yet
   bool holds = true;         // its KV memory is large enough for the request
   bool avoided = false;      // it failed a moment ago
 };
 
+struct PrefillNeed {
+  Nanos work{0};
+  int length_class = 0;
+  std::int64_t rows = 0;
+  Nanos quota{0};  // the longest chunk of a step
+  std::int64_t waiting_limit = 0;
+  std::uint64_t tie = 0;  // the request: which of equal instances it gets
+};
+
 struct PrefillChoice {
   std::size_t instance = 0;
-  Nanos finish{0};  // from now: its backlog plus this work
+  std::size_t rank = 0;  // where requests are bound to ranks from the beginning
+  Nanos finish{0};       // from now: the predicted first token
 };
+
+// When the request's first token would be out, from now: what is ahead of it fills the ranks from
+// the one with least work up to a level, where it begins. Classes get equal shares while they have
+// work (deficit round robin), so of other classes no more is ahead than of its own with it. Its
+// last step is as long as the longest chunk in that, `quota` at most.
+Nanos predict_first_token(const PrefillInstance& instance, const PrefillNeed& need);
 
 // No instance that is up has KV memory for the request.
 bool fits_nowhere(std::span<const PrefillInstance> instances);
 
-// Nothing: every instance that can hold it is gone or has `waiting_limit` requests of the class
-// ahead of admission. One that is avoided is taken only where there is no other.
-// Ties go by rendezvous of the request `tie`: no instance is a favourite.
+// Whether the request may go there now. One that is avoided is taken only where there is no other:
+// `has_other`.
+bool has_unavoided(std::span<const PrefillInstance> instances);
+bool may_take(const PrefillInstance& instance, const PrefillNeed& need, bool has_other);
+
+// The instance with the earliest predicted first token. Nothing: every instance that can hold it is
+// gone or has `waiting_limit` requests of the class ahead of admission.
+// Ties go by rendezvous of the request: no instance is a favourite.
 std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
-                                                   Nanos work,
-                                                   std::int64_t waiting_limit,
-                                                   std::uint64_t tie = 0);
+                                                   const PrefillNeed& need);
 
 }  // namespace shoal

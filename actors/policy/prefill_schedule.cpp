@@ -19,8 +19,11 @@ struct PrefillSchedule::Pick {
 // What one plan() still has to give.
 struct PrefillSchedule::Room {
   std::vector<PrefillRank> ranks;
-  std::vector<Nanos> load;
-  Nanos left{0};                        // quota of all ranks together
+  std::vector<Nanos> load;              // of this step
+  std::vector<Nanos> planned;           // with what has begun and is still to be placed
+  std::vector<Nanos> begun;             // left of what runs there
+  Nanos quota{0};                       // of one rank
+  Nanos left{0};                        // of all ranks together
   const PrefillJob* patient = nullptr;  // waited too long for KV: nobody starts before him
   std::vector<Pick> picks;
 
@@ -42,12 +45,20 @@ struct PrefillSchedule::Room {
 std::vector<PrefillChunk> PrefillSchedule::plan(std::span<const PrefillRank> ranks, Instant now) {
   Room room{.ranks = {ranks.begin(), ranks.end()},
             .load = std::vector<Nanos>(ranks.size(), Nanos{0}),
+            .planned = std::vector<Nanos>(ranks.size(), Nanos{0}),
+            .begun = std::vector<Nanos>(ranks.size(), Nanos{0}),
             .picks = {}};
   const auto alive =
       std::count_if(ranks.begin(), ranks.end(), [](const PrefillRank& r) { return r.alive; });
-  room.left = limits_.quota * alive;
   if (alive == 0 || jobs_.empty()) {
     return {};
+  }
+  room.quota = step_quota(alive);
+  room.left = room.quota * alive;
+  for (const PrefillJob& job : jobs_) {
+    if (job.rank) {
+      room.begun[*job.rank] += left_of(job);
+    }
   }
   find_patient(room, now);
   refill_deficits(room.left);
@@ -69,6 +80,21 @@ void PrefillSchedule::find_patient(Room& room, Instant now) const {
       return;
     }
   }
+}
+
+// One long prompt is on one rank: it makes no step longer for those who come meanwhile.
+constexpr std::int64_t kMostAhead = 10;  // of a request, in least quotas
+constexpr std::int64_t kStepsAhead = 4;  // what a rank has to do in the mean, in steps
+
+Nanos PrefillSchedule::step_quota(std::int64_t ranks) const {
+  if (limits_.least_quota == Nanos{0}) {
+    return limits_.quota;
+  }
+  Nanos work{0};
+  for (const PrefillJob& job : jobs_) {
+    work += std::min(left_of(job), kMostAhead * limits_.least_quota);
+  }
+  return std::clamp(work / ranks / kStepsAhead, limits_.least_quota, limits_.quota);
 }
 
 void PrefillSchedule::refill_deficits(Nanos total) {
@@ -113,7 +139,7 @@ void PrefillSchedule::pick_from(int length_class, bool charged, Room& room) {
     if (job == nullptr) {
       return;
     }
-    Nanos budget = std::min(room.left, limits_.quota);
+    Nanos budget = std::min(room.left, room.quota);
     if (charged) {
       budget = std::min(budget, deficit);
     }
@@ -135,7 +161,7 @@ void PrefillSchedule::pick_from(int length_class, bool charged, Room& room) {
 void PrefillSchedule::extend_picks(int length_class, Room& room) {
   for (Pick& pick : room.picks) {
     const PrefillJob& job = *pick.job;
-    const Nanos budget = std::min(room.left, limits_.quota - pick.cost);
+    const Nanos budget = std::min(room.left, room.quota - pick.cost);
     if (job.length_class != length_class || budget <= Nanos{0}) {
       continue;
     }
@@ -151,36 +177,60 @@ void PrefillSchedule::extend_picks(int length_class, Room& room) {
 }
 
 std::vector<PrefillChunk> PrefillSchedule::place(Room& room) {
-  // Started requests first, they cannot move; then the new ones, longest first.
-  std::stable_sort(room.picks.begin(), room.picks.end(), [](const Pick& a, const Pick& b) {
-    return std::tuple(a.job->rank.has_value() ? 0 : 1, -a.cost) <
-           std::tuple(b.job->rank.has_value() ? 0 : 1, -b.cost);
+  // What a class has a right to starts first, or started ones with nobody's share would shut it
+  // out; then the started, which cannot move, and the rest. Longest first.
+  const auto turn = [](const Pick& pick) {
+    return pick.job->rank ? 1 : pick.charged > Nanos{0} ? 0 : 2;
+  };
+  std::stable_sort(room.picks.begin(), room.picks.end(), [&turn](const Pick& a, const Pick& b) {
+    return std::tuple(turn(a), -a.cost) < std::tuple(turn(b), -b.cost);
   });
-  std::vector<PrefillChunk> chunks;
   for (const Pick& pick : room.picks) {
-    if (auto chunk = place_one(pick, room)) {
-      chunks.push_back(*chunk);
-    } else {
-      deficit_[static_cast<std::size_t>(pick.job->length_class)] += pick.charged;
+    if (pick.job->rank) {
+      room.planned[*pick.job->rank] += pick.cost;
     }
   }
+  std::vector<PrefillChunk> chunks;
+  for (const Pick& pick : room.picks) {
+    const auto chunk = place_one(pick, room);
+    if (chunk) {
+      chunks.push_back(*chunk);
+    }
+    const Nanos cost = chunk ? chunk->cost : Nanos{0};
+    deficit_[static_cast<std::size_t>(pick.job->length_class)] +=
+        std::max(Nanos{0}, pick.charged - cost);
+  }
+  level(chunks, room);
   return chunks;
+}
+
+Nanos PrefillSchedule::left_of(const PrefillJob& job) const {
+  return cost_.rows_only(job.span.total - job.done, job.done);
+}
+
+// Of a request that starts: where this step has least to do if it ends with it, else where least
+// has begun. Nothing: no rank has KV for it any more.
+std::optional<std::size_t> PrefillSchedule::pick_rank(const Pick& pick, const Room& room) const {
+  const PrefillJob& job = *pick.job;
+  const auto& work = job.done + pick.rows == job.span.total ? room.planned : room.begun;
+  std::optional<std::size_t> best;
+  for (std::size_t r = 0; r < room.ranks.size(); ++r) {
+    const bool takes = room.ranks[r].alive && fits(room.ranks[r].room, job.blocks);
+    if (takes && (!best || work[r] < work[*best])) {
+      best = r;
+    }
+  }
+  return best;
 }
 
 // Nothing: no rank has KV for a new request any more, or the rank's quota is used up.
 std::optional<PrefillChunk> PrefillSchedule::place_one(const Pick& pick, Room& room) {
   PrefillJob& job = *pick.job;
-  std::optional<std::size_t> rank = job.rank;
-  for (std::size_t r = 0; !job.rank && r < room.ranks.size(); ++r) {
-    const bool takes = room.ranks[r].alive && fits(room.ranks[r].room, job.blocks);
-    if (takes && (!rank || room.load[r] < room.load[*rank])) {
-      rank = r;
-    }
-  }
+  const std::optional<std::size_t> rank = job.rank ? job.rank : pick_rank(pick, room);
   if (!rank || !room.ranks[*rank].alive) {
     return std::nullopt;
   }
-  const Nanos left = limits_.quota - room.load[*rank];
+  const Nanos left = room.quota - room.load[*rank];
   const std::int64_t rows = std::min(
       pick.rows, cost_.fit_chunk(left, job.done, chunk_border(job.span, job.done) - job.done));
   const Nanos cost = cost_.rows_only(rows, job.done);
@@ -189,14 +239,82 @@ std::optional<PrefillChunk> PrefillSchedule::place_one(const Pick& pick, Room& r
   if (room.load[*rank] > Nanos{0} && cost > left) {
     return std::nullopt;
   }
+  return put(job, *rank, rows, room);
+}
+
+PrefillChunk PrefillSchedule::put(PrefillJob& job,
+                                  std::size_t rank,
+                                  std::int64_t rows,
+                                  Room& room) {
   const bool starts = !job.rank;
   if (starts) {
-    room.ranks[*rank].room.blocks -= job.blocks;
-    room.ranks[*rank].room.sequences -= 1;
+    room.ranks[rank].room.blocks -= job.blocks;
+    room.ranks[rank].room.sequences -= 1;
+    room.begun[rank] += left_of(job);
     job.rank = rank;
   }
-  room.load[*rank] += cost;
-  return PrefillChunk{job.request, job.attempt, *rank, rows, starts, job.blocks, cost};
+  const Nanos cost = cost_.rows_only(rows, job.done);
+  room.planned[rank] += starts ? cost : Nanos{0};
+  room.load[rank] += cost;
+  return {job.request, job.attempt, rank, rows, starts, job.blocks, cost};
+}
+
+// All ranks take as long as the longest: what the others would wait, they work.
+void PrefillSchedule::level(std::vector<PrefillChunk>& chunks, Room& room) {
+  const Nanos longest = *std::max_element(room.load.begin(), room.load.end());
+  for (PrefillChunk& chunk : chunks) {
+    const PrefillJob& job = *find(chunk.request, chunk.attempt);
+    const Nanos spare = longest - room.load[chunk.rank];
+    const std::int64_t most = chunk_border(job.span, job.done) - job.done;
+    const std::int64_t rows = cost_.fit_chunk(chunk.cost + spare, job.done, most);
+    const Nanos cost = cost_.rows_only(rows, job.done);
+    if (rows > chunk.rows && cost <= chunk.cost + spare) {
+      room.load[chunk.rank] += cost - chunk.cost;
+      chunk.rows = rows;
+      chunk.cost = cost;
+    }
+  }
+  for (std::size_t r = 0; r < room.ranks.size(); ++r) {
+    while (auto chunk = fill(r, longest - room.load[r], chunks, room)) {
+      chunks.push_back(*chunk);
+    }
+  }
+}
+
+// One more chunk that fits: of what has begun there, else of the shortest class that waits.
+std::optional<PrefillChunk> PrefillSchedule::fill(std::size_t rank,
+                                                  Nanos spare,
+                                                  const std::vector<PrefillChunk>& chunks,
+                                                  Room& room) {
+  const auto runs = [&chunks](const PrefillJob& job) {
+    return std::any_of(chunks.begin(), chunks.end(), [&job](const PrefillChunk& c) {
+      return c.request == job.request && c.attempt == job.attempt;
+    });
+  };
+  PrefillJob* best = nullptr;
+  for (PrefillJob& job : jobs_) {
+    const bool may = job.rank ? job.rank == rank
+                              : room.ranks[rank].alive && room.may_start(job) &&
+                                    fits(room.ranks[rank].room, job.blocks);
+    const std::int64_t least = std::min<std::int64_t>(kBlockTokens - job.done % kBlockTokens,
+                                                      chunk_border(job.span, job.done) - job.done);
+    if (!may || cost_.rows_only(least, job.done) > spare || runs(job)) {
+      continue;
+    }
+    const auto order = [](const PrefillJob& j) { return std::pair(!j.rank, j.length_class); };
+    if (best == nullptr || order(job) < order(*best) ||
+        (order(job) == order(*best) && goes_before(job, *best))) {
+      best = &job;
+    }
+  }
+  if (best == nullptr) {
+    return std::nullopt;
+  }
+  if (room.patient == best) {
+    room.patient = nullptr;
+  }
+  const std::int64_t most = chunk_border(best->span, best->done) - best->done;
+  return put(*best, rank, cost_.fit_chunk(spare, best->done, most), room);
 }
 
 bool PrefillSchedule::finish_chunk(RequestId request, AttemptId attempt, std::int64_t rows) {
@@ -225,10 +343,19 @@ std::vector<PrefillJob> PrefillSchedule::lose_rank(std::size_t rank) {
 }
 
 PrefillBacklog PrefillSchedule::backlog() const {
-  PrefillBacklog backlog{.empty = jobs_.empty()};
+  PrefillBacklog backlog;
   for (const PrefillJob& job : jobs_) {
-    backlog.work += cost_.rows_only(job.span.total - job.done, job.done);
-    backlog.waiting[static_cast<std::size_t>(job.length_class)] += job.rank ? 0 : 1;
+    const Nanos left = left_of(job);
+    if (!job.rank) {
+      backlog.queued[static_cast<std::size_t>(job.length_class)] += left;
+      ++backlog.waiting[static_cast<std::size_t>(job.length_class)];
+      continue;
+    }
+    backlog.ranks.resize(std::max(backlog.ranks.size(), *job.rank + 1));
+    PrefillRankLoad& rank = backlog.ranks[*job.rank];
+    ++rank.requests;
+    rank.rows += job.span.total - job.done;
+    rank.work += left;
   }
   return backlog;
 }

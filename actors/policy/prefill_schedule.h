@@ -53,15 +53,20 @@ struct PrefillRank {
 
 struct PrefillBacklog {
   std::array<std::int64_t, kPrefillClasses> waiting{};  // not started
-  Nanos work{0};                                        // predicted, started or not
-  bool empty = true;
+  std::array<Nanos, kPrefillClasses> queued{};          // predicted, not started
+  std::vector<PrefillRankLoad> ranks;                   // started there
+  Nanos step_left{0};                                   // until the running step is over
 };
 
 class PrefillSchedule {
  public:
   struct Limits {
-    Nanos quota{0};  // of one rank and step
+    Nanos quota{0};  // of one rank and step, at most
     Nanos kv_patience{0};
+    // Between this and `quota` a step is as long as a quarter of what a rank has to do in the mean:
+    // while little waits, short steps let new requests in soon; when much waits, less time is lost
+    // between steps. 0: always `quota`. Measured in actors/policy/README.md.
+    Nanos least_quota{0};
   };
 
   PrefillSchedule(const CostModel& cost, const Limits& limits) : cost_(cost), limits_(limits) {}
@@ -84,6 +89,7 @@ class PrefillSchedule {
  private:
   struct Pick;
   struct Room;
+  Nanos step_quota(std::int64_t ranks) const;
   void refill_deficits(Nanos total);
   PrefillJob* next_of_class(int length_class, const Room& room);
   void pick_from(int length_class, bool charged, Room& room);
@@ -91,6 +97,14 @@ class PrefillSchedule {
   void find_patient(Room& room, Instant now) const;
   std::vector<PrefillChunk> place(Room& room);
   std::optional<PrefillChunk> place_one(const Pick& pick, Room& room);
+  std::optional<std::size_t> pick_rank(const Pick& pick, const Room& room) const;
+  PrefillChunk put(PrefillJob& job, std::size_t rank, std::int64_t rows, Room& room);
+  void level(std::vector<PrefillChunk>& chunks, Room& room);
+  std::optional<PrefillChunk> fill(std::size_t rank,
+                                   Nanos spare,
+                                   const std::vector<PrefillChunk>& chunks,
+                                   Room& room);
+  Nanos left_of(const PrefillJob& job) const;
   PrefillJob* find(RequestId request, AttemptId attempt);
 
   CostModel cost_;

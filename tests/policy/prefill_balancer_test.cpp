@@ -1,4 +1,4 @@
-// The length class of a request and the instance it goes to.
+// The length class of a request, when its first token is predicted, and the instance it goes to.
 #include "actors/policy/prefill_balancer.h"
 
 #include <array>
@@ -7,6 +7,32 @@
 
 using namespace shoal;
 using std::chrono::milliseconds;
+
+namespace {
+
+PrefillNeed need(Nanos work, int length_class = 0, std::uint64_t tie = 0) {
+  return {.work = work,
+          .length_class = length_class,
+          .quota = milliseconds(60),
+          .waiting_limit = 4,
+          .tie = tie};
+}
+
+PrefillInstance queued(Nanos work, int length_class = 0) {
+  PrefillInstance instance{.alive = true};
+  instance.queued[static_cast<std::size_t>(length_class)] = work;
+  return instance;
+}
+
+std::vector<PrefillRankLoad> begun(std::initializer_list<int> ms) {
+  std::vector<PrefillRankLoad> ranks;
+  for (const int work : ms) {
+    ranks.push_back({1, 100, milliseconds(work)});
+  }
+  return ranks;
+}
+
+}  // namespace
 
 TEST_CASE("a request's class follows its predicted work, bounds belonging to the longer class") {
   const PrefillBounds bounds = {milliseconds(20), milliseconds(100), milliseconds(1'000)};
@@ -18,32 +44,64 @@ TEST_CASE("a request's class follows its predicted work, bounds belonging to the
   CHECK(prefill_class(milliseconds(1'000), bounds) == 3);
 }
 
-TEST_CASE("a request goes to the instance that finishes it first") {
-  const std::array<PrefillInstance, 3> instances = {
-      {{true, milliseconds(50), 0}, {true, milliseconds(10), 0}, {true, milliseconds(30), 0}}};
-  const auto choice = pick_prefill_instance(instances, milliseconds(5), 4);
+TEST_CASE("a prefill on an idle instance takes its own work, behind the running step") {
+  PrefillInstance instance{.alive = true};
+  CHECK(predict_first_token(instance, need(milliseconds(5))) == milliseconds(5));
+  instance.step_left = milliseconds(7);
+  CHECK(predict_first_token(instance, need(milliseconds(5))) == milliseconds(12));
+}
+
+TEST_CASE("a long prompt waits for no rank while one is free, however much the others have") {
+  const auto ranks = begun({1'000, 1'000, 0, 1'000});
+  const PrefillInstance instance{.alive = true, .ranks = ranks};
+  CHECK(predict_first_token(instance, need(milliseconds(500), 2)) == milliseconds(500));
+}
+
+TEST_CASE("what is queued fills the ranks from the emptiest up to a level") {
+  const auto ranks = begun({100, 40, 20, 0});
+  PrefillInstance instance = queued(milliseconds(60), 2);
+  instance.ranks = ranks;
+  // 60 over 0, 20 and 40 makes 40.
+  CHECK(predict_first_token(instance, need(milliseconds(500), 2)) == milliseconds(540));
+}
+
+TEST_CASE("of other classes no more is ahead than of the request's own") {
+  // 5 ms of its own share the rank with 5 of the long ones; the step is as long as the quota.
+  CHECK(predict_first_token(queued(milliseconds(9'000), 3), need(milliseconds(5))) ==
+        milliseconds(5 + 60));
+  CHECK(predict_first_token(queued(milliseconds(9'000), 0), need(milliseconds(5))) ==
+        milliseconds(9'000 + 60));
+}
+
+TEST_CASE("a request goes to the instance with the earliest first token") {
+  const std::array instances = {
+      queued(milliseconds(50)), queued(milliseconds(10)), queued(milliseconds(30))};
+  const auto choice = pick_prefill_instance(instances, need(milliseconds(15)));
   REQUIRE(choice.has_value());
   CHECK(choice->instance == 1);
-  CHECK(choice->finish == milliseconds(15));
+  CHECK(choice->finish == milliseconds(25));
 }
 
 TEST_CASE("an instance that is gone or has enough waiting is passed over") {
-  std::array<PrefillInstance, 3> instances = {
-      {{false, Nanos{0}, 0}, {true, Nanos{0}, 4}, {true, milliseconds(30), 3}}};
-  CHECK(pick_prefill_instance(instances, Nanos{1}, 4)->instance == 2);
+  std::array<PrefillInstance, 3> instances;
+  instances[1].alive = true;
+  instances[1].waiting = 4;
+  instances[2] = queued(milliseconds(30));
+  instances[2].waiting = 3;
+  CHECK(pick_prefill_instance(instances, need(Nanos{1}))->instance == 2);
   instances[2].waiting = 4;
-  CHECK_FALSE(pick_prefill_instance(instances, Nanos{1}, 4).has_value());
+  CHECK_FALSE(pick_prefill_instance(instances, need(Nanos{1})).has_value());
 }
 
 TEST_CASE("no instance is a favourite among equals, and a request always gets the same one") {
   constexpr int kRequests = 3'000;
-  const std::array<PrefillInstance, 3> instances = {
-      {{true, milliseconds(1), 0}, {true, milliseconds(1), 0}, {true, milliseconds(1), 0}}};
+  const std::vector<PrefillInstance> instances(3, queued(milliseconds(1)));
   std::array<int, 3> taken{};
   for (std::uint64_t request = 0; request < kRequests; ++request) {
-    const auto choice = pick_prefill_instance(instances, Nanos{1}, 1, request);
+    const auto choice = pick_prefill_instance(instances, need(Nanos{1}, 0, request));
     REQUIRE(choice.has_value());
-    CHECK(pick_prefill_instance(instances, Nanos{1}, 1, request)->instance == choice->instance);
+    CHECK(pick_prefill_instance(instances, need(Nanos{1}, 0, request))->instance ==
+          choice->instance);
     ++taken[choice->instance];
   }
   for (const int count : taken) {
@@ -52,16 +110,17 @@ TEST_CASE("no instance is a favourite among equals, and a request always gets th
 }
 
 TEST_CASE("an instance that failed a moment ago is taken only where there is no other") {
-  const PrefillInstance failed{.alive = true, .backlog = Nanos{0}, .avoided = true};
-  const PrefillInstance busy{.alive = true, .backlog = Nanos{1'000'000'000}};
-  CHECK(pick_prefill_instance(std::vector{failed, busy}, Nanos{1}, 4)->instance == 1);
-  CHECK(pick_prefill_instance(std::vector{failed}, Nanos{1}, 4)->instance == 0);
+  PrefillInstance failed{.alive = true};
+  failed.avoided = true;
+  const PrefillInstance busy = queued(milliseconds(1'000));
+  CHECK(pick_prefill_instance(std::vector{failed, busy}, need(Nanos{1}))->instance == 1);
+  CHECK(pick_prefill_instance(std::vector{failed}, need(Nanos{1}))->instance == 0);
 }
 
 TEST_CASE("a request goes where its KV fits, and nowhere when no instance has the memory") {
   const PrefillInstance small{.alive = true, .holds = false};
-  const PrefillInstance busy{.alive = true, .backlog = Nanos{1'000'000'000}};
-  CHECK(pick_prefill_instance(std::vector{small, busy}, Nanos{1}, 4)->instance == 1);
+  const PrefillInstance busy = queued(milliseconds(1'000));
+  CHECK(pick_prefill_instance(std::vector{small, busy}, need(Nanos{1}))->instance == 1);
   CHECK(fits_nowhere(std::vector{small}));
   CHECK_FALSE(fits_nowhere(std::vector{small, busy}));
   CHECK_FALSE(fits_nowhere({}));

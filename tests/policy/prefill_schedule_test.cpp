@@ -1,6 +1,7 @@
 // Steps of a prefill group by hand, then its promises over random loads.
 #include "actors/policy/prefill_schedule.h"
 
+#include <array>
 #include <doctest/doctest.h>
 #include <map>
 #include <numeric>
@@ -97,6 +98,67 @@ TEST_CASE("new requests go longest first to the rank with least load") {
   CHECK(rank[2] == 0);
   CHECK(rank[3] == 1);
   CHECK(rank[1] == 1);  // 120 is less than 128
+}
+
+TEST_CASE("a short prompt starts at once though long ones have filled every rank") {
+  PrefillSchedule schedule(kCost, kLimits);
+  schedule.add(job(1, 2, 20'000));
+  schedule.add(job(2, 2, 20'000));
+  const std::vector<PrefillRank> ranks = {{true, {100, 100}}, {true, {100, 100}}};
+  for (const PrefillChunk& chunk : schedule.plan(ranks, kNow)) {
+    schedule.finish_chunk(chunk.request, chunk.attempt, chunk.rows);
+  }
+  schedule.add(job(3, 0, 100));
+  const auto chunks = schedule.plan(ranks, kNow);
+  CHECK(rows_of(chunks, 3) == 100);
+  CHECK(rows_of(chunks, 1) + rows_of(chunks, 2) >= 512 + 384);
+}
+
+TEST_CASE("a long prompt goes where least has begun, not where this step has least to do") {
+  PrefillSchedule schedule(kCost, kLimits);
+  const std::vector<PrefillRank> ranks = {{true, {100, 100}}, {true, {100, 100}}};
+  schedule.add(job(1, 3, 20'000));
+  const auto first = schedule.plan(ranks, kNow);
+  REQUIRE(first.size() == 1);
+  schedule.finish_chunk(RequestId{1}, AttemptId{1}, first[0].rows);
+  schedule.add(job(2, 2, 5'000));
+  for (const PrefillChunk& chunk : schedule.plan(ranks, kNow)) {
+    CHECK((chunk.request == RequestId{1}) == (chunk.rank == first[0].rank));
+  }
+}
+
+TEST_CASE("what a rank would wait for the longest, it works") {
+  PrefillSchedule schedule(kCost, kLimits);
+  const std::vector<PrefillRank> ranks = {{true, {100, 100}}, {true, {100, 100}}};
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    schedule.add(job(id, 2, 700));
+  }
+  std::array<Nanos, 2> load{};
+  for (const PrefillChunk& chunk : schedule.plan(ranks, kNow)) {
+    load[chunk.rank] += chunk.cost;
+  }
+  CHECK(load[0] == kLimits.quota);
+  CHECK(load[1] == kLimits.quota);
+}
+
+TEST_CASE("steps are short while little waits, and as long as the quota when much does") {
+  constexpr PrefillSchedule::Limits kAdaptive{
+      .quota = microseconds(4'096), .kv_patience = seconds(2), .least_quota = microseconds(512)};
+  PrefillSchedule idle(kCost, kAdaptive);
+  idle.add(job(1, 3, 1'000'000));
+  CHECK(rows_of(idle.plan(kOneRank, kNow), 1) == 1'280);  // ten least quotas, in four steps
+  PrefillSchedule busy(kCost, kAdaptive);
+  Nanos cost{0};
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    busy.add(job(id, 2, 4'096));
+  }
+  for (const PrefillChunk& chunk : busy.plan(kOneRank, kNow)) {
+    cost += chunk.cost;
+  }
+  CHECK(cost == microseconds(4'096));
+  PrefillSchedule lone(kCost, kAdaptive);
+  lone.add(job(1, 0, 600));
+  CHECK(rows_of(lone.plan(kOneRank, kNow), 1) == 512);
 }
 
 TEST_CASE("a request without room for its worst case waits, and a smaller one may pass") {
