@@ -78,6 +78,44 @@ void add_bench_kv(CLI::App& bench, CommandLine& line) {
   });
 }
 
+void add_bench_prefill(CLI::App& bench, CommandLine& line) {
+  CLI::App* prefill = bench.add_subcommand(
+      "prefill", "first tokens of recorded requests, by each way to choose a prefill instance");
+  BenchPrefillOptions& o = line.bench_prefill;
+  CLI::Option* cost =
+      prefill->add_flag("--cost", o.cost, "measure the time of a placement instead");
+  prefill->add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
+      ->check(CLI::ExistingFile)
+      ->excludes(cost);
+  prefill->add_option("--policies", o.policies, "of these names; default: all")->delimiter(',');
+  prefill->add_option("--instances", o.instances, "of 8 ranks each")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  prefill->add_option("--utilisation", o.utilisations, "share of the ranks' time")
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  prefill->add_option("--from-hour", o.from_hour, "of the trace")->check(CLI::Range(0, 100000));
+  prefill->add_option("--to-hour", o.to_hour, "of the trace; 0: its end")
+      ->check(CLI::Range(0, 100000));
+  prefill->add_option("--cold", o.cold, "tokens of a cold prompt that every instance gets first")
+      ->check(CLI::Range(0, kMostTokens));
+  prefill->add_option("--seeds", o.seeds, "runs whose mean is taken")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  prefill->add_flag(
+      "--uncertain", o.uncertain, "reports are 50 ms old, predictions 20 % wrong (lognormal)");
+  prefill->add_flag("--json", o.json, "a line of JSON a row");
+  prefill->footer(
+      "Example:\n  shoal bench prefill --trace tests/sim/traces/chat-800.jsonl.gz --instances 8 "
+      "--utilisation 0.95");
+  prefill->callback([&line] {
+    if (line.bench_prefill.traces.empty() && !line.bench_prefill.cost) {
+      throw CLI::RequiredError("--trace or --cost");
+    }
+    line.status = run_bench_prefill(line.bench_prefill);
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, CommandLine& line) {
@@ -103,6 +141,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
   engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
   add_bench_kv(*bench, line);
+  add_bench_prefill(*bench, line);
 }
 
 }  // namespace shoal::tools

@@ -34,6 +34,7 @@ struct CommandLine {
   BenchEngineOptions bench_engine;
   BenchKvOptions bench_kv;
   BenchKvTraceOptions bench_kv_trace;
+  BenchPrefillOptions bench_prefill;
   SimOptions sim;
   KvOptions kv;
   std::string models_directory;

@@ -82,6 +82,20 @@ struct BenchKvTraceOptions {
   std::int64_t requests = 0;  // the first; 0: all
 };
 
+struct BenchPrefillOptions {
+  std::vector<std::string> traces;
+  std::vector<std::string> policies;  // none: all
+  std::vector<int> instances{8, 64};
+  std::vector<double> utilisations{0.5, 0.7, 0.85, 0.95};
+  int from_hour = 0;
+  int to_hour = 0;  // 0: to the end
+  int seeds = 5;
+  std::int64_t cold = 0;   // rows of a cold prompt that every instance gets first; 0: none
+  bool uncertain = false;  // old reports, wrong predictions
+  bool cost = false;       // time of a placement instead
+  bool json = false;
+};
+
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -123,6 +137,7 @@ int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_bench_kv(const BenchKvOptions& options);
+int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_sim(const SimOptions& options);
 int run_kv(const KvOptions& options);

@@ -1,10 +1,8 @@
-// Classes by predicted work; the instance with the least predicted finish.
+// Classes by predicted work; first tokens by how high work fills the ranks.
 #include "actors/policy/prefill_balancer.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "actors/policy/rendezvous.h"
 
 namespace shoal {
 
@@ -68,24 +66,6 @@ bool has_unavoided(std::span<const PrefillInstance> instances) {
 bool may_take(const PrefillInstance& instance, const PrefillNeed& need, bool has_other) {
   return instance.alive && instance.holds && !(has_other && instance.avoided) &&
          instance.waiting < need.waiting_limit;
-}
-
-std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
-                                                   const PrefillNeed& need) {
-  const bool has_other = has_unavoided(instances);
-  std::optional<PrefillChoice> best;
-  std::pair<Nanos, std::uint64_t> least;
-  for (std::size_t i = 0; i < instances.size(); ++i) {
-    if (!may_take(instances[i], need, has_other)) {
-      continue;
-    }
-    const std::pair order(predict_first_token(instances[i], need), rendezvous_weight(need.tie, i));
-    if (!best || order < least) {
-      best = PrefillChoice{.instance = i, .finish = order.first};
-      least = order;
-    }
-  }
-  return best;
 }
 
 }  // namespace shoal

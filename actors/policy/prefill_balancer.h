@@ -65,10 +65,4 @@ bool fits_nowhere(std::span<const PrefillInstance> instances);
 bool has_unavoided(std::span<const PrefillInstance> instances);
 bool may_take(const PrefillInstance& instance, const PrefillNeed& need, bool has_other);
 
-// The instance with the earliest predicted first token. Nothing: every instance that can hold it is
-// gone or has `waiting_limit` requests of the class ahead of admission.
-// Ties go by rendezvous of the request: no instance is a favourite.
-std::optional<PrefillChoice> pick_prefill_instance(std::span<const PrefillInstance> instances,
-                                                   const PrefillNeed& need);
-
 }  // namespace shoal

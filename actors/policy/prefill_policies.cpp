@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/policy/draw.h"
+#include "actors/policy/rendezvous.h"
 
 namespace shoal {
 namespace {
@@ -203,28 +204,23 @@ class BoundFinish final : public PrefillPolicy {
   Draw draw_;
 };
 
-// The earliest predicted first token of all instances.
+// The earliest predicted first token of all instances, or of `kSampled` random ones where there are
+// more: that costs less than 1 us however many there are, and choosers that act on one old report
+// do not all choose alike.
+template <std::size_t kSampled>
 class FirstToken final : public PrefillPolicy {
  public:
-  explicit FirstToken(std::uint64_t) {}
-
-  std::optional<PrefillChoice> pick(Instances instances, const PrefillNeed& need) override {
-    return pick_prefill_instance(instances, need);
-  }
-};
-
-// The same of `kSampled` random ones: choosers that act on one old report do not all choose alike.
-template <std::size_t kSampled>
-class SampledFirstToken final : public PrefillPolicy {
- public:
-  explicit SampledFirstToken(std::uint64_t seed) : draw_(seed) {}
+  explicit FirstToken(std::uint64_t seed) : draw_(seed) {}
 
   std::optional<PrefillChoice> pick(Instances instances, const PrefillNeed& need) override {
     std::optional<PrefillChoice> best;
+    std::pair<Nanos, std::uint64_t> least;
     for (const std::size_t i : sample(candidates(instances, need), kSampled, draw_)) {
-      const Nanos finish = predict_first_token(instances[i], need);
-      if (!best || finish < best->finish) {
-        best = PrefillChoice{.instance = i, .finish = finish};
+      const std::pair order(predict_first_token(instances[i], need),
+                            rendezvous_weight(need.tie, i));
+      if (!best || order < least) {
+        best = PrefillChoice{.instance = i, .finish = order.first};
+        least = order;
       }
     }
     return best;
@@ -241,11 +237,11 @@ std::unique_ptr<PrefillPolicy> make(std::uint64_t seed) {
 
 constexpr std::array kRows = {
     PrefillPolicyRow{"first_token",
-                     "earliest predicted first token; the leader places",
+                     "earliest predicted first token of at most 16 random instances",
                      false,
-                     make<FirstToken>},
+                     make<FirstToken<16>>},
     PrefillPolicyRow{
-        "first_token4", "the same of four random instances", false, make<SampledFirstToken<4>>},
+        "first_token4", "the same of four random instances", false, make<FirstToken<4>>},
     PrefillPolicyRow{"round_robin", "instances in turn, then ranks", true, make<RoundRobin>},
     PrefillPolicyRow{"random", "any instance and rank", true, make<Random>},
     PrefillPolicyRow{"least_requests",

@@ -1,9 +1,9 @@
 // The length class of a request, when its first token is predicted, and the instance it goes to.
-#include "actors/policy/prefill_balancer.h"
-
 #include <array>
 #include <doctest/doctest.h>
 #include <vector>
+
+#include "actors/policy/prefill_policies.h"
 
 using namespace shoal;
 using std::chrono::milliseconds;
@@ -16,6 +16,11 @@ PrefillNeed need(Nanos work, int length_class = 0, std::uint64_t tie = 0) {
           .quota = milliseconds(60),
           .waiting_limit = 4,
           .tie = tie};
+}
+
+std::optional<PrefillChoice> pick(std::span<const PrefillInstance> instances,
+                                  const PrefillNeed& request) {
+  return find_prefill_policy("first_token")->make(1)->pick(instances, request);
 }
 
 PrefillInstance queued(Nanos work, int length_class = 0) {
@@ -76,7 +81,7 @@ TEST_CASE("of other classes no more is ahead than of the request's own") {
 TEST_CASE("a request goes to the instance with the earliest first token") {
   const std::array instances = {
       queued(milliseconds(50)), queued(milliseconds(10)), queued(milliseconds(30))};
-  const auto choice = pick_prefill_instance(instances, need(milliseconds(15)));
+  const auto choice = pick(instances, need(milliseconds(15)));
   REQUIRE(choice.has_value());
   CHECK(choice->instance == 1);
   CHECK(choice->finish == milliseconds(25));
@@ -88,9 +93,9 @@ TEST_CASE("an instance that is gone or has enough waiting is passed over") {
   instances[1].waiting = 4;
   instances[2] = queued(milliseconds(30));
   instances[2].waiting = 3;
-  CHECK(pick_prefill_instance(instances, need(Nanos{1}))->instance == 2);
+  CHECK(pick(instances, need(Nanos{1}))->instance == 2);
   instances[2].waiting = 4;
-  CHECK_FALSE(pick_prefill_instance(instances, need(Nanos{1})).has_value());
+  CHECK_FALSE(pick(instances, need(Nanos{1})).has_value());
 }
 
 TEST_CASE("no instance is a favourite among equals, and a request always gets the same one") {
@@ -98,10 +103,9 @@ TEST_CASE("no instance is a favourite among equals, and a request always gets th
   const std::vector<PrefillInstance> instances(3, queued(milliseconds(1)));
   std::array<int, 3> taken{};
   for (std::uint64_t request = 0; request < kRequests; ++request) {
-    const auto choice = pick_prefill_instance(instances, need(Nanos{1}, 0, request));
+    const auto choice = pick(instances, need(Nanos{1}, 0, request));
     REQUIRE(choice.has_value());
-    CHECK(pick_prefill_instance(instances, need(Nanos{1}, 0, request))->instance ==
-          choice->instance);
+    CHECK(pick(instances, need(Nanos{1}, 0, request))->instance == choice->instance);
     ++taken[choice->instance];
   }
   for (const int count : taken) {
@@ -113,14 +117,14 @@ TEST_CASE("an instance that failed a moment ago is taken only where there is no 
   PrefillInstance failed{.alive = true};
   failed.avoided = true;
   const PrefillInstance busy = queued(milliseconds(1'000));
-  CHECK(pick_prefill_instance(std::vector{failed, busy}, need(Nanos{1}))->instance == 1);
-  CHECK(pick_prefill_instance(std::vector{failed}, need(Nanos{1}))->instance == 0);
+  CHECK(pick(std::vector{failed, busy}, need(Nanos{1}))->instance == 1);
+  CHECK(pick(std::vector{failed}, need(Nanos{1}))->instance == 0);
 }
 
 TEST_CASE("a request goes where its KV fits, and nowhere when no instance has the memory") {
   const PrefillInstance small{.alive = true, .holds = false};
   const PrefillInstance busy = queued(milliseconds(1'000));
-  CHECK(pick_prefill_instance(std::vector{small, busy}, need(Nanos{1}))->instance == 1);
+  CHECK(pick(std::vector{small, busy}, need(Nanos{1}))->instance == 1);
   CHECK(fits_nowhere(std::vector{small}));
   CHECK_FALSE(fits_nowhere(std::vector{small, busy}));
   CHECK_FALSE(fits_nowhere({}));

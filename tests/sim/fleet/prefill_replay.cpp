@@ -187,6 +187,9 @@ class Fleet {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       report(i, -trial_.stale);
     }
+    if (trial.cold_rows > 0) {
+      add_cold_prompts();
+    }
   }
 
   PrefillFigures run() {
@@ -234,6 +237,18 @@ class Fleet {
         made.length_class = prefill_class(made.predicted, kReferenceBounds);
         arrivals_.push_back(made);
       }
+    }
+  }
+
+  // Ahead of everybody, and not counted.
+  void add_cold_prompts() {
+    cold_.rows = trial_.cold_rows;
+    cold_.work = CostModel(kReferenceCost).chunk(cold_.rows, 0);
+    cold_.length_class = prefill_class(cold_.work, kReferenceBounds);
+    const std::size_t first = arrivals_.size();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      groups_[i]->add(first + i, {Nanos{0}, &cold_, cold_.work, cold_.length_class}, 0, Nanos{0});
+      start(i, Nanos{0});
     }
   }
 
@@ -306,6 +321,9 @@ class Fleet {
   void finish(std::size_t instance, Nanos now) {
     const auto step = std::move(running_[instance]);
     for (const std::size_t id : step->finished) {
+      if (id >= arrivals_.size()) {
+        continue;
+      }
       const double ttft = static_cast<double>((now - arrivals_[id].at).count()) * 1e-6;
       figures_.ttft_ms.add(ttft);
       if (arrivals_[id].request->length_class == 0) {
@@ -351,6 +369,7 @@ class Fleet {
   PrefillTrial trial_;
   std::unique_ptr<PrefillPolicy> policy_;
   std::vector<Arrival> arrivals_;
+  PrefillRequest cold_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<std::unique_ptr<Step>> running_;
   std::map<std::size_t, Nanos> ends_of_;

@@ -20,8 +20,9 @@ struct PrefillTrial {
   double utilisation = 0.95;  // work of all requests over the ranks' time until the last arrival
   const PrefillPolicyRow* policy = nullptr;
   std::uint64_t seed = 1;
-  Nanos stale{0};    // how old reports are; what the chooser itself sent is known at once
-  double error = 0;  // of predicted work: sigma of a lognormal factor a request
+  Nanos stale{0};              // how old reports are; what the chooser itself sent is known at once
+  double error = 0;            // of predicted work: sigma of a lognormal factor a request
+  std::int64_t cold_rows = 0;  // of a prompt that every instance is given at the beginning; 0: none
   PrefillSchedule::Limits limits;  // of leaders that place requests themselves
 };
 
