@@ -44,7 +44,7 @@ std::uint32_t header_crc(std::span<const std::byte> header) {
   Header copy;
   std::copy_n(header.begin(), copy.size(), copy.begin());
   put_field(copy, kHeaderCrcAt, std::uint32_t{0});
-  return crc32c(copy);
+  return record_crc32c(copy);
 }
 
 void write_header(const KvBlock& block, std::span<std::byte> out) {
@@ -69,7 +69,7 @@ void write_header(const KvBlock& block, std::span<std::byte> out) {
 std::vector<std::byte> make_kv_record(KvBlock& block, std::span<const std::byte> payload) {
   CHECK(static_cast<std::int64_t>(payload.size()) <= kKvPayloadMax);
   block.payload_bytes = static_cast<std::uint32_t>(payload.size());
-  block.payload_crc = crc32c(payload);
+  block.payload_crc = record_crc32c(payload);
   std::vector<std::byte> record(
       static_cast<std::size_t>(kv_record_bytes(static_cast<std::int64_t>(payload.size()))));
   write_header(block, record);
@@ -128,7 +128,7 @@ Result<KvRecord> read_kv_record(std::span<const std::byte> record, const KvWante
   }
   const auto payload = record.subspan(kKvHeaderBytes, block.payload_bytes);
   const auto padding = record.subspan(kKvHeaderBytes + block.payload_bytes);
-  if (crc32c(payload) != block.payload_crc ||
+  if (record_crc32c(payload) != block.payload_crc ||
       std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return corrupt("its checksum differs");
   }

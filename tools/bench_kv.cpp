@@ -1,5 +1,5 @@
 // shoal bench kv: what a KV store does on a disk: puts, verified gets past and through the page
-// cache, the cost of verifying, the index, and a restart over a million blocks.
+// cache, what of a load is checksums, the index, and a restart over a million blocks.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -9,6 +9,7 @@
 
 #include "schemas/checksum.h"
 #include "tools/bench_kv_index.h"
+#include "tools/bench_kv_load.h"
 #include "tools/commands.h"
 #include "tools/process_ports.h"
 #include "transport/file_store/file_store.h"
@@ -77,9 +78,17 @@ class Watch {
 
   double cpu() const { return cpu_seconds() - cpu_; }
 
+  // Of the checksums of records.
+  double checksum_percent() const {
+    return 100 * static_cast<double>(checksum_work().ticks - checksums_) /
+           static_cast<double>(std::max(processor_ticks() - ticks_, std::int64_t{1}));
+  }
+
  private:
   Instant began_ = monotonic_now();
   double cpu_ = cpu_seconds();
+  std::int64_t ticks_ = processor_ticks();
+  std::int64_t checksums_ = checksum_work().ticks;
 };
 
 struct Way {
@@ -167,27 +176,10 @@ Result<void> print_puts(const Place& place,
   return {};
 }
 
-// Seconds that the checksum of a block takes, of records that are not in the processor's caches.
-double time_checksum(const BenchKvOptions& o) {
-  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
-  const std::vector<std::byte> payloads(static_cast<std::size_t>(kBytes), std::byte{7});
-  const auto payload = static_cast<std::size_t>(o.payload);
-  const std::size_t count = payloads.size() / payload;
-  std::uint32_t sum = 0;
-  const Watch watch;
-  for (std::size_t i = 0; i < count; ++i) {
-    sum += crc32c(std::span(payloads).subspan(i * payload, payload));
-  }
-  const double seconds = watch.cpu() / static_cast<double>(count);
-  std::printf("checksum of a block                %6.2f us (of all: %08x)\n", seconds * 1e6, sum);
-  return seconds;
-}
-
 Result<void> print_gets(const Place& place,
                         const Way& way,
                         const std::vector<Sample>& all,
-                        const BenchKvOptions& o,
-                        double checksum) {
+                        const BenchKvOptions& o) {
   TRY(const auto store, open(place, way));
   get(*store, {all.front().wanted});
   // Three batches are under way at any time.
@@ -212,6 +204,7 @@ Result<void> print_gets(const Place& place,
       good += got[batch - kAhead].get_future().get();
     }
   }
+  const double checksums = watch.checksum_percent();
   const double wall = watch.wall();
   const double cpu = watch.cpu();
   const double bytes = static_cast<double>(good) * static_cast<double>(o.payload);
@@ -221,10 +214,33 @@ Result<void> print_gets(const Place& place,
       way.name,
       bytes / wall / 1e9,
       bytes / cpu / 1e9,
-      checksum * static_cast<double>(good) / wall * 100,
-      checksum * static_cast<double>(good) / cpu * 100,
+      checksums,
+      checksums * wall / cpu,
       good,
       all.size());
+  return {};
+}
+
+Result<void> print_loads(const std::filesystem::path& directory,
+                         const std::vector<Sample>& all,
+                         const BenchKvOptions& o) {
+  std::vector<std::vector<TokenId>> prompts;
+  for (std::size_t i = 0; i + kBatch <= all.size(); i += kBatch) {
+    prompts.emplace_back();
+    for (const Sample& sample : std::span(all).subspan(i, kBatch)) {
+      const auto& tokens = sample.block.tokens;
+      prompts.back().insert(prompts.back().end(), tokens.begin(), tokens.end());
+    }
+  }
+  // The first as a server opens it.
+  const int readers = transport::BlockStoreParams{}.readers;
+  const Way ways[] = {{"io_uring, O_DIRECT", FileWay::kAny, true, readers},
+                      {"pread, page cache", FileWay::kThreads, false, readers}};
+  for (const Way& way : ways) {
+    TRY(const auto store, open(in(directory), way));
+    get(*store, {all.front().wanted});
+    TRY_VOID(print_kv_loads({way.name, store.get()}, prompts, o.payload));
+  }
   return {};
 }
 
@@ -313,7 +329,7 @@ Result<void> bench_rados(const std::vector<Sample>& all, const BenchKvOptions& o
   place.rados.store = "bench-" + std::to_string(random_seed());
   const Way way{"rados", FileWay::kAny, false, 4};
   TRY_VOID(print_puts(place, way, all, o));
-  TRY_VOID(print_gets(place, way, all, o, time_checksum(o)));
+  TRY_VOID(print_gets(place, way, all, o));
   const std::string rados =
       "rados -c " + o.rados + " -p " + place.rados.pool + " -N " + place.rados.store;
   std::printf("what was put stays there; remove it: %s ls | xargs -n 100 %s rm\n",
@@ -343,10 +359,10 @@ Result<void> bench(const BenchKvOptions& o) {
                            {"pread, O_DIRECT", FileWay::kThreads, true, 8},
                            {"pread, page cache, 1 reader", FileWay::kThreads, false, 1},
                            {"pread, page cache, 2 readers", FileWay::kThreads, false, 2}};
-  const double checksum = time_checksum(o);
   for (const Way& way : kGets) {
-    TRY_VOID(print_gets(in(directory / "put2"), way, all, o, checksum));
+    TRY_VOID(print_gets(in(directory / "put2"), way, all, o));
   }
+  TRY_VOID(print_loads(directory / "put2", all, o));
   print_kv_index();
   if (o.restart_blocks > 0) {
     TRY_VOID(print_restart(directory / "restart", o));

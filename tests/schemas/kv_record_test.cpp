@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "schemas/checksum.h"
+
 namespace shoal {
 namespace {
 
@@ -61,6 +63,18 @@ TEST_CASE("a record gives back its header and its bytes") {
   CHECK(read->block.ttl == TtlClass::kPinned);
   CHECK(read->block.tokens == sample.block.tokens);
   CHECK(read->block.payload_crc == sample.block.payload_crc);
+}
+
+TEST_CASE("what the checksums of records take is counted, each byte once") {
+  const Sample sample = make_sample();
+  const ChecksumWork before = checksum_work();
+  REQUIRE(read_kv_record(sample.record, sample.wanted).has_value());
+  const ChecksumWork after = checksum_work();
+  CHECK(after.bytes - before.bytes == kKvHeaderBytes + static_cast<std::int64_t>(kPayload));
+  const std::int64_t began = processor_ticks();
+  if (processor_ticks() > began) {  // this processor has a counter
+    CHECK(after.ticks > before.ticks);
+  }
 }
 
 TEST_CASE("an empty payload and one that fills its pages are records") {

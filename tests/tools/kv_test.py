@@ -220,6 +220,12 @@ class Bench(unittest.TestCase):
             done = run("bench", "kv", os.path.join(place, "kv"), "--blocks", "64", "--payload", "5000", "--restart-blocks", "5000")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("64 of 64 good", done.stdout)
+            # Each byte of a record is summed once: 768 of its header, 5000 of the block.
+            loads = re.findall(r"^load of +(1|32) by .* checksums (\d+) of 5768 bytes: +([0-9.]+) %$", done.stdout, re.M)
+            self.assertEqual([blocks for blocks, _, _ in loads], ["1", "32", "1", "32"], done.stdout)
+            for _, ticks, share in loads:
+                self.assertGreater(int(ticks), 0)
+                self.assertLess(float(share), 100)
             self.assertIn("restart with 5000 blocks", done.stdout)
             self.assertIn("0 corrupt", done.stdout)
             self.assertEqual(os.listdir(place), [])

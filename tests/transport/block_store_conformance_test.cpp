@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "schemas/checksum.h"
 #include "tests/transport/block_samples.h"
 #include "tests/transport/block_store_rows.h"
 #include "tests/transport/waits.h"
@@ -43,6 +44,16 @@ TEST_CASE_TEMPLATE("what was put is found and comes back as it was", Row, ROWS) 
   CHECK(store->use().bytes == Bytes(50 * kv_record_bytes(9'000)));
   CHECK(store->use().queued == Bytes(0));
   CHECK(!store->durable().empty());
+}
+
+TEST_CASE_TEMPLATE("a load sums each byte of its records once", Row, ROWS) {
+  Row row;
+  const auto store = row.open(block_params());
+  const BlockChain chain = make_chain(1, {40, 9'000});
+  CHECK(all_stored(put(*store, chain)));
+  const std::int64_t before = checksum_work().bytes;
+  CHECK(loaded(*store, chain) == 40);
+  CHECK(checksum_work().bytes - before == 40 * (kKvHeaderBytes + 9'000));
 }
 
 TEST_CASE_TEMPLATE("payloads of all sizes, and several classes at once", Row, ROWS) {
