@@ -5,16 +5,15 @@
 #include <cmath>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <queue>
 #include <random>
-#include <tuple>
 #include <vector>
 
 #include "actors/policy/prefill_schedule.h"
 #include "schemas/check.h"
+#include "tests/sim/fleet/prefill_chooser.h"
 
 namespace shoal::sim {
 namespace {
@@ -45,7 +44,7 @@ class Group {
   virtual void add(std::size_t id, const Arrival& arrival, std::size_t rank, Nanos now) = 0;
   virtual Step run(Nanos now) = 0;
   // What its report says.
-  virtual void describe(PrefillInstance& instance, std::vector<PrefillRankLoad>& ranks) const = 0;
+  virtual PrefillReport describe() const = 0;
 };
 
 Nanos rows_cost(std::int64_t rows, Position start) {
@@ -84,16 +83,19 @@ class BoundGroup final : public Group {
     return step;
   }
 
-  void describe(PrefillInstance& instance, std::vector<PrefillRankLoad>& ranks) const override {
-    ranks.assign(kRanks, {});
+  PrefillReport describe() const override {
+    PrefillReport report;
+    report.ranks.resize(kRanks);
     for (std::size_t r = 0; r < kRanks; ++r) {
+      PrefillRankLoad& rank = report.ranks[r];
       for (const Job& job : queues_[r]) {
-        ++ranks[r].requests;
-        ranks[r].rows += job.left;
-        ranks[r].work += Nanos{job.predicted.count() / job.rows * job.left};
+        ++rank.requests;
+        rank.rows += job.left;
+        rank.work += Nanos{job.predicted.count() / job.rows * job.left};
       }
-      instance.requests += ranks[r].requests;
+      report.state.requests += rank.requests;
     }
+    return report;
   }
 
  private:
@@ -140,41 +142,26 @@ class ScheduledGroup final : public Group {
     return step;
   }
 
-  void describe(PrefillInstance& instance, std::vector<PrefillRankLoad>& ranks) const override {
+  PrefillReport describe() const override {
     PrefillBacklog backlog = schedule_.backlog();
-    instance.queued = backlog.queued;
-    ranks = std::move(backlog.ranks);
-    ranks.resize(kRanks);
-    instance.requests = static_cast<std::int64_t>(schedule_.size());
+    PrefillReport report;
+    report.state.queued = backlog.queued;
+    report.state.requests = static_cast<std::int64_t>(schedule_.size());
+    report.ranks = std::move(backlog.ranks);
+    report.ranks.resize(kRanks);
+    return report;
   }
 
  private:
   PrefillSchedule schedule_;
 };
 
-struct Report {
-  Nanos at{0};  // when it is heard
-  std::size_t instance = 0;
-  PrefillInstance state;
-  std::vector<PrefillRankLoad> ranks;
-  Nanos busy_until{0};
-  std::uint64_t received = 0;
-};
-
-// What the chooser knows of an instance: its last report, and what was sent since.
-struct Known {
-  PrefillInstance state;
-  std::vector<PrefillRankLoad> ranks;
-  Nanos busy_until{0};
-  std::deque<std::tuple<std::size_t, Nanos, int, std::int64_t>> sent;  // rank, work, class, rows
-  std::uint64_t count = 0;
-};
-
 class Fleet {
  public:
   Fleet(std::span<const PrefillRequest> requests, const PrefillTrial& trial)
       : trial_(trial),
-        policy_(trial.policy->make(trial.seed)) {
+        chooser_(
+            *trial.policy, trial.seed, static_cast<std::size_t>(trial.instances), trial.stale) {
     draw_arrivals(requests);
     for (int i = 0; i < trial.instances; ++i) {
       groups_.push_back(trial.policy->binds_ranks
@@ -182,8 +169,7 @@ class Fleet {
                             : std::make_unique<ScheduledGroup>(trial.limits));
     }
     running_.resize(groups_.size());
-    received_.resize(groups_.size());
-    known_.resize(groups_.size());
+    ends_of_.resize(groups_.size());
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       report(i, -trial_.stale);
     }
@@ -197,7 +183,6 @@ class Fleet {
     while (next < arrivals_.size() || !ends_.empty()) {
       const Nanos arrival = next < arrivals_.size() ? arrivals_[next].at : kForever;
       const Nanos end = ends_.empty() ? kForever : ends_.top().first;
-      hear(std::min(arrival, end));
       if (end <= arrival) {
         const std::size_t instance = ends_.top().second;
         ends_.pop();
@@ -260,33 +245,10 @@ class Fleet {
                            .quota = trial_.limits.quota,
                            .waiting_limit = 1 << 30,
                            .tie = id};
-    view_.clear();
-    for (Known& known : known_) {
-      known.state.step_left = std::max(Nanos{0}, known.busy_until - arrival.at);
-      known.state.ranks = known.ranks;
-      view_.push_back(known.state);
-    }
-    const auto choice = policy_->pick(view_, need);
+    const auto choice = chooser_.choose(need, arrival.at);
     CHECK(choice.has_value());
-    Known& known = known_[choice->instance];
-    ++known.count;
-    known.sent.emplace_back(choice->rank, arrival.predicted, arrival.length_class, need.rows);
-    add_sent(known, known.sent.back());
-    ++received_[choice->instance];
     groups_[choice->instance]->add(id, arrival, choice->rank, arrival.at);
     start(choice->instance, arrival.at);
-  }
-
-  void add_sent(Known& known, const std::tuple<std::size_t, Nanos, int, std::int64_t>& sent) const {
-    const auto [rank, work, length_class, rows] = sent;
-    ++known.state.requests;
-    if (!trial_.policy->binds_ranks) {
-      known.state.queued[static_cast<std::size_t>(length_class)] += work;
-    } else {
-      ++known.ranks[rank].requests;
-      known.ranks[rank].rows += rows;
-      known.ranks[rank].work += work;
-    }
   }
 
   void start(std::size_t instance, Nanos now) {
@@ -335,48 +297,19 @@ class Fleet {
   }
 
   void report(std::size_t instance, Nanos now) {
-    Report made{now + trial_.stale, instance, {}, {}, Nanos{0}, received_[instance]};
-    made.state.alive = true;
-    groups_[instance]->describe(made.state, made.ranks);
-    made.busy_until = running_[instance] ? ends_of_[instance] : Nanos{0};
-    if (trial_.stale == Nanos{0}) {
-      hear(std::move(made));
-    } else {
-      reports_.push_back(std::move(made));
-    }
-  }
-
-  void hear(Nanos now) {
-    while (!reports_.empty() && reports_.front().at <= now) {
-      hear(std::move(reports_.front()));
-      reports_.pop_front();
-    }
-  }
-
-  void hear(Report report) {
-    Known& known = known_[report.instance];
-    known.state = report.state;
-    known.ranks = std::move(report.ranks);
-    known.busy_until = report.busy_until;
-    while (known.sent.size() > known.count - report.received) {
-      known.sent.pop_front();
-    }
-    for (const auto& sent : known.sent) {
-      add_sent(known, sent);
-    }
+    PrefillReport report = groups_[instance]->describe();
+    report.state.alive = true;
+    report.step_ends = running_[instance] ? ends_of_[instance] : Nanos{0};
+    chooser_.report(instance, std::move(report), now);
   }
 
   PrefillTrial trial_;
-  std::unique_ptr<PrefillPolicy> policy_;
+  PrefillChooser chooser_;
   std::vector<Arrival> arrivals_;
   PrefillRequest cold_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<std::unique_ptr<Step>> running_;
-  std::map<std::size_t, Nanos> ends_of_;
-  std::vector<std::uint64_t> received_;
-  std::vector<Known> known_;
-  std::deque<Report> reports_;
-  std::vector<PrefillInstance> view_;
+  std::vector<Nanos> ends_of_;
   std::priority_queue<std::pair<Nanos, std::size_t>,
                       std::vector<std::pair<Nanos, std::size_t>>,
                       std::greater<>>
