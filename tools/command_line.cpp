@@ -298,6 +298,33 @@ void add_tokenize(CLI::App& app, CommandLine& line) {
   ids->callback([&line] { line.status = run_tokenize(line.tokenize); });
 }
 
+void add_fleet_flags(CLI::App& sim, SimOptions& o, CLI::Option& trace) {
+  CLI::Option* fleet =
+      sim.add_option(
+             "--fleet",
+             o.fleet,
+             "a fleet without actors, from this file: thousands of GPUs for hours; the same "
+             "policies")
+          ->check(CLI::ExistingFile)
+          ->needs(&trace);
+  sim.add_option(
+         "--compare", o.compare, "ways to choose a prefill instance, a run of the fleet each")
+      ->delimiter(',')
+      ->needs(fleet);
+  sim.add_option("--hours", o.hours, "of arrivals at the fleet; the trace comes again and again")
+      ->check(CLI::Range(0.001, 10000.0))
+      ->needs(fleet)
+      ->capture_default_str();
+  sim.add_option("--from-hour", o.from_hour, "of the trace, for a fleet")
+      ->check(CLI::Range(0, 100000))
+      ->needs(fleet);
+  sim.add_option("--to-hour", o.to_hour, "of the trace, for a fleet; 0: its end")
+      ->check(CLI::Range(0, 100000))
+      ->needs(fleet);
+  sim.add_option("--plot", o.plot, "folder for charts of the fleet (SVG)")->needs(fleet);
+  sim.add_flag("--json", o.json, "a line of JSON a run of the fleet")->needs(fleet);
+}
+
 void add_sim(CLI::App& app, CommandLine& line) {
   CLI::App* sim = app.add_subcommand(
       "sim", "run the production actors of a whole cluster under faults, from a seed");
@@ -325,6 +352,7 @@ void add_sim(CLI::App& app, CommandLine& line) {
       ->needs(trace)
       ->capture_default_str();
   sim->add_flag("--kv", o.keeps_kv, "nodes keep KV in a store that they share, in every run");
+  add_fleet_flags(*sim, o, *trace);
   sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
   sim->add_option("--log",
                   o.log,
@@ -333,8 +361,11 @@ void add_sim(CLI::App& app, CommandLine& line) {
   sim->footer(
       "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000 --log soak.log\n"
       "  shoal sim --scenario tests/sim/scenarios --seeds 1..20\n"
-      "  shoal sim --trace chat.jsonl.gz --requests 500 --nodes 5");
-  sim->callback([&line] { line.status = run_sim(line.sim); });
+      "  shoal sim --trace chat.jsonl.gz --requests 500 --nodes 5\n"
+      "  shoal sim --fleet tests/sim/fleet/fleets/tenth.txtpb --trace agentic.jsonl.gz --rate 400");
+  sim->callback([&line] {
+    line.status = line.sim.fleet.empty() ? run_sim(line.sim) : run_sim_fleet(line.sim);
+  });
 }
 
 struct KvCommand {

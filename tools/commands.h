@@ -108,6 +108,14 @@ struct SimOptions {
   bool keeps_kv = false;        // all nodes keep KV in a store, whatever the scenario says
   bool shrink = false;
   std::string log;  // file for the events of a single run, or for the progress of a range
+  // A fleet without actors instead.
+  std::string fleet;                 // its file
+  std::vector<std::string> compare;  // ways to choose a prefill instance; none: the file's
+  double hours = 1;                  // of arrivals; the trace comes again and again
+  int from_hour = 0;                 // of the trace
+  int to_hour = 0;                   // 0: its end
+  std::string plot;                  // folder for charts
+  bool json = false;
 };
 
 enum class KvTask : std::uint8_t { kStat, kList, kVerify, kScrub, kEvict, kExport };
@@ -140,6 +148,7 @@ int run_bench_kv(const BenchKvOptions& options);
 int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_sim(const SimOptions& options);
+int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options);
 int run_models(const std::string& directory);
 int run_version();

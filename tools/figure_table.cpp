@@ -45,6 +45,20 @@ void FigureTable::print_json() const {
   }
 }
 
+void FigureTable::print_columns() const {
+  FigureTable turned(bench_, {columns_.front()}, {});
+  for (const auto& row : rows_) {
+    turned.columns_.push_back(row.front());
+  }
+  for (std::size_t c = 1; c < columns_.size(); ++c) {
+    auto& line = turned.rows_.emplace_back(std::vector{columns_[c]});
+    for (const auto& row : rows_) {
+      line.push_back(row[c]);
+    }
+  }
+  turned.print_aligned();
+}
+
 void FigureTable::print_aligned() const {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {

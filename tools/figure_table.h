@@ -17,6 +17,8 @@ class FigureTable {
 
   // To standard output.
   void print(bool json) const;
+  // For many columns and few rows: a line a column.
+  void print_columns() const;
 
  private:
   void print_json() const;

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 import shoal_program
 from shoal_program import DEADLINE_S, ROOT, Program, run
@@ -286,6 +287,43 @@ class Traces(InFolder):
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
         self.assertIn("--trace", self.sim("--requests", "3", status=2).stderr)
+
+
+class AFleet(InFolder):
+    TENTH = os.path.join(ROOT, "tests", "sim", "fleet", "fleets", "tenth.txtpb")
+    CHAT = os.path.join(TRACES, "chat-800.jsonl.gz")
+
+    def fleet(self, *arguments, status=0):
+        return self.sim("--fleet", self.TENTH, "--trace", self.CHAT, "--hours", "0.02", "--rate", "20", *arguments, status=status)
+
+    def test_policies_are_compared_in_one_run_with_charts_of_all(self):
+        plots = os.path.join(self.folder, "plots")
+        done = self.fleet("--compare", "first_token,round_robin", "--json", "--plot", plots)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["policy"] for row in rows], ["first_token", "round_robin"])
+        for row in rows:
+            self.assertEqual(row["answered"], row["requests"])
+            self.assertGreater(row["ttft_p99_ms"], row["ttft_p50_ms"])
+        self.assertNotEqual(rows[0]["hash"], rows[1]["hash"])
+        for name in ("ttft", "tpot", "queued", "decode", "decode_ranks"):
+            with self.subTest(name):
+                chart = xml.etree.ElementTree.parse(os.path.join(plots, name + ".svg")).getroot()
+                self.assertTrue(chart.tag.endswith("svg"))
+
+    def test_a_fleet_runs_the_same_again(self):
+        def hashes(seed):
+            return [json.loads(line)["hash"] for line in self.fleet("--seed", seed, "--json").stdout.splitlines()]
+        self.assertEqual(hashes("3"), hashes("3"))
+        self.assertNotEqual(hashes("3"), hashes("4"))
+
+    def test_what_cannot_be_run_is_said(self):
+        self.assertIn("no 'best'", self.fleet("--compare", "best", status=1).stderr)
+        self.assertIn("no request arrives", self.fleet("--from-hour", "7", status=1).stderr)
+        self.assertIn("cannot be written", self.fleet("--plot", "/proc/plots", status=1).stderr)
+        wrong = self.write("wrong.txtpb", "prefill { instances: 0 }\n")
+        done = run("sim", "--fleet", wrong, "--trace", self.CHAT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("wrong.txtpb: prefill", done.stderr)
 
 
 if __name__ == "__main__":
