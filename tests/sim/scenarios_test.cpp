@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/policy/prefill_policies.h"
 #include "tests/sim/counters.h"
 #include "tests/sim/scenario.h"
 
@@ -250,4 +251,19 @@ TEST_CASE("a fault without a kind, before the start or of no amount is refused")
   CHECK(says(refused_fault("kind: DEVICE_FAIL node: 1 count: 0"), "1 or more"));
   CHECK(says(refused_fault("kind: DEVICE_SLOW node: 1"), "2 or more"));
   CHECK(says(refused_fault("kind: CLOCK_DRIFT count: 0"), "other than 0"));
+}
+
+TEST_CASE("however a prefill instance is chosen, a cluster under faults holds its invariants") {
+  for (const PrefillPolicyRow& row : prefill_policies()) {
+    if (row.name.starts_with("finish")) {
+      continue;  // of groups that bind requests to ranks: no option of a node
+    }
+    CAPTURE(row.name);
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      CAPTURE(seed);
+      auto scenario = drawn_scenario(seed, 4);
+      scenario.mutable_config()->mutable_prefill()->set_policy(std::string(row.name));
+      check_clean(run_scenario(scenario, {seed, false}));
+    }
+  }
 }
