@@ -62,7 +62,12 @@ class BlockStore {
   // exact and the old one is bounded: then it takes its place.
   virtual void put(std::vector<std::vector<std::byte>> records, Stored done) = 0;
 
+  // A block that is not visible is looked for once more among what others wrote meanwhile.
   virtual void get(std::vector<KvWanted> wanted, Instant deadline, Got done) = 0;
+
+  // Others wrote: what of it is durable becomes visible soon, not only with the store's next round.
+  // A hint, cheap to repeat; find() and use() say what came of it.
+  virtual void refresh() = 0;
 
   // Used just now: its lifetime, and that of all blocks before it, begins anew. `turn`: blocks that
   // its sequence is about to write behind it; 0: not known.
@@ -92,7 +97,7 @@ class BlockStore {
     std::int64_t gets = 0;
     std::int64_t misses = 0;   // gets of blocks that were not there
     std::int64_t corrupt = 0;  // records that did not verify
-    std::int64_t broken = 0;   // pages of its index that do not read: damaged, or torn with a writer
+    std::int64_t broken = 0;  // pages of its index that do not read: damaged, or torn with a writer
     std::int64_t expired = 0;
     std::int64_t evicted = 0;
     std::int64_t failed = 0;  // operations that the medium refused

@@ -90,6 +90,8 @@ class KvTruth::Witness final : public transport::BlockStore {
                         });
   }
 
+  void refresh() override { watched_.store->refresh(); }
+
   void touch(const BlockKey& leaf, std::uint32_t turn) override {
     if (watched_.store->find(leaf)) {
       truth_.use(leaf, watched_);

@@ -95,6 +95,43 @@ TEST_CASE_TEMPLATE("stores that share a directory see each other's blocks within
   CHECK(b->use().blocks == 200);
 }
 
+TEST_CASE_TEMPLATE("a get finds what became durable just before it", Bed, SimBed, RealBed) {
+  Bed bed;
+  const auto a = bed.open(1);
+  const auto b = bed.open(2);
+  bed.pass(1s);
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    const BlockChain chain = make_chain(round, {4});
+    REQUIRE(bed.stored(*a, chain) == 4);
+    const Instant begun = bed.scheduler.now();
+    CHECK(bed.loaded(*b, chain) == 4);
+    CHECK(bed.scheduler.now() - begun < 200ms);
+  }
+  CHECK(b->use().misses == 0);
+}
+
+TEST_CASE("a store that is told so sees what others wrote, looking no oftener than it may") {
+  SimBed bed;
+  const auto a = bed.open(1);
+  const auto b = bed.open(2);
+  bed.pass(1s);
+  const BlockChain chain = make_chain(1, {4});
+  REQUIRE(bed.stored(*a, chain) == 4);
+  std::int64_t opened = 0;
+  bed.verdict = [&opened](transport::DiskCall call) -> std::optional<Error> {
+    opened += call == transport::DiskCall::kOpen ? 1 : 0;
+    return std::nullopt;
+  };
+  b->refresh();
+  bed.pass(200ms);
+  CHECK(b->find(chain.keys.back()).has_value());
+  for (int i = 0; i < 500; ++i) {
+    b->refresh();
+    bed.pass(2ms);
+  }
+  CHECK(opened < 100);
+}
+
 TEST_CASE("blocks of segments that filled up between two looks are seen") {
   SimBed bed;
   BlockStoreParams params = bed.params(1);

@@ -59,6 +59,13 @@ class FileStore final : public BlockStore {
     done(std::vector<Loaded>(wanted.size(), stopped()));
   }
 
+  void refresh() override {
+    const std::lock_guard lock(core_->mutex);
+    if (!core_->is_stopped()) {
+      core_->tidying.ask_for_look();
+    }
+  }
+
   void touch(const BlockKey& leaf, std::uint32_t turn) override {
     const std::lock_guard lock(core_->mutex);
     if (const auto found = core_->catalog.find(leaf); found && !core_->is_stopped()) {

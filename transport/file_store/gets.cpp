@@ -49,8 +49,8 @@ void Gets::add(std::vector<KvWanted> wanted, Instant deadline, BlockStore::Got d
 void Gets::resume() {
   {
     const std::lock_guard lock(core_.mutex);
-    waiting_.insert(waiting_.begin(), for_opening_.begin(), for_opening_.end());
-    for_opening_.clear();
+    waiting_.insert(waiting_.begin(), for_look_.begin(), for_look_.end());
+    for_look_.clear();
   }
   pump();
 }
@@ -67,12 +67,20 @@ void Gets::pump() {
       }
       waiting_.pop_front();
       if (found != operations_.end() && found->second.jobs == 0 &&
-          (for_opening_.empty() || for_opening_.back() != id)) {
+          (for_look_.empty() || for_look_.back() != id)) {
         calls.push_back(finish(id));
       }
     }
   }
   make(calls);
+}
+
+// What another process wrote may be durable, and not be read here yet.
+bool Gets::waits_for_look(Operation& operation) const {
+  if (operation.look == 0) {
+    operation.look = core_.tidying.ask_for_look();
+  }
+  return core_.is_opening || core_.tidying.looks() < operation.look;
 }
 
 // False: there is no room for it yet.
@@ -84,8 +92,8 @@ bool Gets::begin(std::uint64_t id, Operation& operation) {
     if (found) {
       pieces.push_back({slot, operation.wanted[slot], found->place, found->segment});
       bytes += bytes_of(found->place);
-    } else if (core_.is_opening) {
-      for_opening_.push_back(id);
+    } else if (waits_for_look(operation)) {
+      for_look_.push_back(id);
       return true;
     }
   }

@@ -27,7 +27,7 @@ class Gets {
   // From any thread; the store is not stopped, the mutex is held.
   void add(std::vector<KvWanted> wanted, Instant deadline, BlockStore::Got done);
 
-  // On the loop. What waited for the first reading of the directory is looked up again.
+  // On the loop. What waited for a look at the directory is looked up again.
   void resume();
 
   // In a lane. The whole record of a block, verified against itself.
@@ -44,6 +44,7 @@ class Gets {
     std::vector<Loaded> loaded;
     std::size_t jobs = 0;  // not back yet
     BlockStore::Got done;
+    std::uint64_t look = 0;  // after which what is not visible is not there
   };
 
   // A record to be read.
@@ -62,6 +63,7 @@ class Gets {
 
   void pump();
   bool begin(std::uint64_t id, Operation& operation);
+  bool waits_for_look(Operation& operation) const;
   void read_in_lanes(std::uint64_t id, std::vector<Piece> pieces);
   std::vector<Read> read(const std::vector<Piece>& pieces);
   void read(std::span<const Piece> pieces, AlignedBuffer& buffer, std::vector<Read>& results);
@@ -76,9 +78,9 @@ class Gets {
   StoreCore& core_;
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Operation> operations_;
-  std::deque<std::uint64_t> waiting_;       // for room among what is loading
-  std::vector<std::uint64_t> for_opening_;  // for blocks that may turn up
-  std::int64_t loading_ = 0;                // bytes
+  std::deque<std::uint64_t> waiting_;    // for room among what is loading
+  std::vector<std::uint64_t> for_look_;  // for blocks that may turn up
+  std::int64_t loading_ = 0;             // bytes
 
   // Of the lanes.
   FileTable files_;

@@ -1,4 +1,5 @@
-// The rounds: look at the directory, read what grew, then keep lifetimes and ceilings.
+// The rounds: look at the directory, read what grew, then keep lifetimes and ceilings. A look that
+// was asked for between them is the first two alone.
 #include "transport/file_store/tidying.h"
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 namespace shoal::transport {
 namespace {
 
-// Others' blocks are visible within two of these.
+// Others' blocks are visible within two of these, whoever asks.
 constexpr std::chrono::seconds kRound(1);
+// Whoever asks, looks begin no closer together: a directory may have many files, and be far away.
+constexpr std::chrono::milliseconds kSoonest(100);
 constexpr std::chrono::seconds kHeartbeat(60);
 constexpr WallMillis kDead = 600'000;
 // Others' segments stay for so long after nothing of them is visible: what was misread may read
@@ -62,11 +65,39 @@ std::uint32_t Tidying::appended(const SegmentWriter::Appended& group,
 }
 
 void Tidying::round() {
+  {
+    const std::lock_guard lock(core_.mutex);
+    is_round_due_ = true;
+  }
+  begin_look();
+}
+
+std::uint64_t Tidying::ask_for_look() {
+  if (!std::exchange(is_asked_, true) && !is_looking_) {
+    look_again();
+  }
+  return looks_ + 1;
+}
+
+void Tidying::look_again() {
+  const Instant soonest = looks_ == 0 ? core_.scheduler.now() : looked_at_ + kSoonest;
+  core_.post([](StoreCore& core) { core.tidying.begin_look(); },
+             std::max(Nanos(0), soonest - core_.scheduler.now()));
+}
+
+// Nothing: one is under way, whose end sees to the rest, or nobody waits for one any more.
+void Tidying::begin_look() {
   Known known;
   {
     const std::lock_guard lock(core_.mutex);
+    if (is_looking_ || !(is_asked_ || is_round_due_)) {
+      return;
+    }
+    is_looking_ = true;
+    is_asked_ = false;
+    ++looks_;
+    looked_at_ = core_.scheduler.now();
     known = this->known();
-    ++rounds_;
   }
   core_.run(Lane::kTidy, [known = std::move(known)](StoreCore& core) {
     core.post([known, listing = core.tidying.look(known)](StoreCore& again) {
@@ -179,7 +210,7 @@ void Tidying::take(const Known& known, const Listing& listing) {
     read(grown);
   }
   if (listing.grown.empty()) {
-    end_round();
+    end_look();
   }
 }
 
@@ -236,33 +267,44 @@ void Tidying::take(const Grown& grown, const Result<SegmentNews>& news) {
     is_opening = core_.is_opening;
   }
   if (is_last) {
-    end_round();
+    end_look();
   } else if (is_opening) {
     core_.gets.resume();  // what they wait for may be in this segment
   }
 }
 
-void Tidying::end_round() {
-  bool was_opening = false;
-  bool is_slow = false;
+void Tidying::end_look() {
+  bool is_round = false;
   {
     const std::lock_guard lock(core_.mutex);
     core_.catalog.settle();
-    was_opening = std::exchange(core_.is_opening, false);
-    is_slow = rounds_ % kSlowRounds == 1;
-    core_.counts.expired += core_.catalog.expire(core_.params.wall());
-    keep_ceilings();
-    remove_empty();
-    compact();
+    core_.is_opening = false;
+    is_looking_ = false;
+    ++looks_over_;
+    is_round = std::exchange(is_round_due_, false);
+    if (is_round) {
+      tidy_up();
+    }
+    if (is_asked_) {
+      look_again();
+    }
   }
-  if (was_opening) {
-    core_.gets.resume();
+  core_.gets.resume();
+  if (!is_round) {
+    return;
   }
   relieve();
-  if (is_slow) {
+  if (++rounds_ % kSlowRounds == 1) {
     core_.puts.flush();
   }
   core_.post([](StoreCore& core) { core.tidying.round(); }, kRound);
+}
+
+void Tidying::tidy_up() {
+  core_.counts.expired += core_.catalog.expire(core_.params.wall());
+  keep_ceilings();
+  remove_empty();
+  compact();
 }
 
 void Tidying::keep_ceilings() {

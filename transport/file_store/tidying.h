@@ -1,7 +1,8 @@
 // What a file store does besides puts and gets: it reads what others wrote, forgets what expired,
 // keeps its ceilings, copies blocks out of segments that are mostly garbage, and removes files.
 //
-// A round a second on the loop. A file is removed by its writer, or by anybody once the writer is
+// It looks at the directory every second, and soon after somebody asks; once a second the rest is
+// done, too: a round. A file is removed by its writer, or by anybody once the writer is
 // dead: its heartbeat is older than ten minutes by the file system's own clock, or is not there
 // (it stopped). Before that all touches of blocks in it were read: they are part of the
 // same round.
@@ -33,6 +34,13 @@ class Tidying {
 
   // On the loop, once: begins the rounds.
   void start();
+
+  // The mutex is held. What is durable by now is visible after the look of that number, at most
+  // kSoonest and the time of the look itself from here.
+  std::uint64_t ask_for_look();
+
+  // Looks that are over.
+  std::uint64_t looks() const { return looks_over_; }
 
   // In a lane. This process's heartbeat.
   Result<void> announce();
@@ -81,6 +89,8 @@ class Tidying {
   using Entries = std::vector<IndexEntry>;
 
   void round();
+  void begin_look();
+  void look_again();
   Known known() const;
   Listing look(const Known& known);
   void find_grown(const Known& known, Listing& listing);
@@ -89,7 +99,8 @@ class Tidying {
   void check_there(const Listing& listing, const SegmentName& name);
   void read(const Grown& grown);
   void take(const Grown& grown, const Result<SegmentNews>& news);
-  void end_round();
+  void end_look();
+  void tidy_up();
   void keep_ceilings();
 
   bool may_remove(std::uint32_t id) const;
@@ -116,7 +127,13 @@ class Tidying {
 
   StoreCore& core_;
   std::int64_t rounds_ = 0;
-  std::int64_t reading_ = 0;  // segments that are being read for this round
+  bool is_round_due_ = false;
+  bool is_asked_ = false;  // for a look after the one that is under way
+  bool is_looking_ = false;
+  std::uint64_t looks_ = 0;
+  std::uint64_t looks_over_ = 0;
+  Instant looked_at_{};       // when the last one began
+  std::int64_t reading_ = 0;  // segments that are being read for this look
   std::optional<Instant> announced_;
   std::set<IncarnationId> alive_;
   std::map<std::uint32_t, Leaving> leaving_;

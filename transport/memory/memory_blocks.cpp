@@ -65,6 +65,8 @@ class MemoryBlocks final : public BlockStore {
     answer([done = std::move(done), loaded = std::move(loaded)] { done(loaded); });
   }
 
+  void refresh() override {}  // it has no others
+
   void touch(const BlockKey& leaf, std::uint32_t turn) override {
     const std::lock_guard lock(mutex_);
     index_.touch(leaf, turn, params_.wall());
