@@ -165,6 +165,7 @@ struct StoreTail { SessionTail tail; kernels::BlockBytes bytes; };      // worke
 struct TailRead { AttemptKey key; Result<kernels::BlockBytes> bytes; };   // the transport
 // wire: kv client to the routers of all nodes, and from them to theirs
 struct TailKept { SessionTail tail; TailPlace place; Nanos life{0}; };
+struct KvNews {};  // wire: likewise: blocks became durable that their stores may not have seen; a lost one is seen later
 struct KvStored { std::int64_t stored = 0; std::int64_t refused = 0; Error error; };            // the store
 struct KvHedge { AttemptKey key; };                                        // itself, later: is that load still waiting?
 
@@ -228,6 +229,7 @@ using RouterActor = Interface<void(Rewire),
                               void(CloseRequest),
                               void(KvFound),
                               void(TailKept),
+                              void(KvNews),
                               void(PrefillPlaced),
                               void(PrefillStarted),
                               void(PrefillDone),
@@ -288,20 +290,22 @@ using DecodeWorkerActor = Interface<void(Rewire),
                                     void(DecodeComputed)>;
 
 // One per node that has a KV store.
-using KvClientActor = Interface<void(Rewire),
-                                void(Ping),
-                                void(LookUpKv),  // answered by KvFound
-                                void(KvClosed),
-                                void(LoadKv),    // answered by KvLoaded
-                                void(KvLoadFailed),
-                                void(KvRead),
-                                void(KvStored),
-                                void(TailRead),
-                                void(StoreTail),
-                                void(TailKept),
-                                void(Tick),  // what was kept long enough goes
-                                void(KvHedge),
-                                void(StoreKv)>;
+using KvClientActor =
+    Interface<void(Rewire),
+              void(Ping),
+              void(LookUpKv),  // answered by KvFound
+              void(KvClosed),
+              void(LoadKv),  // answered by KvLoaded
+              void(KvLoadFailed),
+              void(KvRead),
+              void(KvStored),
+              void(TailRead),
+              void(StoreTail),
+              void(TailKept),
+              void(KvNews),
+              void(Tick),  // what was kept long enough goes, and what is new is told
+              void(KvHedge),
+              void(StoreKv)>;
 
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
@@ -432,6 +436,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvClosed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreTail)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailRead)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::TailKept)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvNews)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlacePrefill)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillLoad)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvReleased)

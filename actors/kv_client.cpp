@@ -19,6 +19,8 @@ namespace {
 constexpr Nanos kAwayPause = std::chrono::seconds(5);
 // So long after the store refused blocks health says so.
 constexpr Nanos kRefusalShown = std::chrono::seconds(5);
+// Others are told of new blocks no oftener: their stores do not look oftener either.
+constexpr Nanos kNewsPause = std::chrono::milliseconds(100);
 
 struct KvClient {
   static inline const char* name = "kv_client";
@@ -44,6 +46,8 @@ struct KvClient {
   Instant away_until{};
   std::string refusal;  // why it took no block the last time that it did not
   Instant refused_at{};
+  bool has_news = false;  // blocks became durable since others were told
+  Instant told_at{};
   std::int64_t failed = 0;  // calls that its medium refused
   Instant failed_at{};
   std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
@@ -65,6 +69,7 @@ struct KvClient {
   void stored(const KvStored& message);
   void rewire(const Rewire& message);
   void tick();
+  void tell_news() const;
   void store_tail(const StoreTail& message);
   void tail_kept(const TailKept& message);
   void tail_read(const TailRead& message);
@@ -385,6 +390,7 @@ void KvClient::save(const StoreKv& message) {
 void KvClient::stored(const KvStored& message) {
   seat.node->metrics.kv_stored += message.stored;
   seat.node->metrics.kv_dropped += message.refused;
+  has_news = has_news || message.stored > 0;
   if (message.refused == 0) {
     return;
   }
@@ -430,6 +436,21 @@ void KvClient::tick() {
     failed_at = now;
   }
   show_kept();
+  if (has_news && now - told_at >= kNewsPause) {
+    has_news = false;
+    told_at = now;
+    tell_news();
+  }
+}
+
+// The next turn may come to another node's router, and stores read each other's index but once in a
+// while.
+void KvClient::tell_news() const {
+  for (std::uint32_t n = 0; n < seat.wiring->nodes.size(); ++n) {
+    if (seat.wiring->nodes[n].router && NodeId{n} != seat.wiring->self) {
+      notify(seat.wiring->nodes[n].router, KvNews{});
+    }
+  }
 }
 
 void KvClient::show_kept() const {
@@ -460,6 +481,7 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
       [self](const TailRead& m) { self->state.tail_read(m); },
       [self](const StoreTail& m) { self->state.store_tail(m); },
       [self](const TailKept& m) { self->state.tail_kept(m); },
+      [self](const KvNews&) { self->state.store->refresh(); },
       [self](const Tick&) {
         self->state.tick();
         send_after(self, self->state.seat.node->options.tick, Tick{});

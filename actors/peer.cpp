@@ -146,7 +146,8 @@ bool Peer::may_dial() const {
          view->find(remote) != nullptr;
 }
 
-// An owner that was away waits for its members for as long as `dead`: each must have dialed by then.
+// An owner that was away waits for its members for as long as `dead`: each must have dialed by
+// then.
 Nanos Peer::last_redial() const {
   const HealthLimits& limits = node->options.health;
   return limits.heartbeat * limits.dead / 2;
@@ -521,7 +522,8 @@ bool Peer::to_router(const wire::Envelope& envelope) {
              deliver_as<DecodeJoined>(here.router, envelope) ||
              deliver_as<AnswerDone>(here.router, envelope) ||
              deliver_as<AttemptLost>(here.router, envelope) ||
-             deliver_as<TailKept>(here.router, envelope);
+             deliver_as<TailKept>(here.router, envelope) ||
+             deliver_as<KvNews>(here.router, envelope);
     case Role::kPrefillBalancer:
       return envelope.instance() < static_cast<std::uint32_t>(kPrefillClasses) &&
              deliver_as<PrefillLoad>(here.prefill_balancers[envelope.instance()], envelope);

@@ -66,6 +66,7 @@ RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {
           forwards<CloseRequest>(self),
           stays<KvFound>(),
           forwards<TailKept>(self),
+          forwards<KvNews>(self),
           stays<PrefillPlaced>(),
           forwards<PrefillStarted>(self),
           forwards<PrefillDone>(self),

@@ -70,7 +70,9 @@ struct Router {
   void close(const CloseRequest& message);
   void kv_found(const KvFound& m);
 
-  void tail_kept(const TailKept& m) const {
+  // Of other nodes' kv clients, to this one's.
+  template <class Message>
+  void pass_on(const Message& m) const {
     if (seat.wiring->kv_client) {
       notify(seat.wiring->kv_client, m);
     }
@@ -574,7 +576,8 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const StopStream& m) { self->state.stop(m); },
       [self](const CloseRequest& m) { self->state.close(m); },
       [self](const KvFound& m) { self->state.kv_found(m); },
-      [self](const TailKept& m) { self->state.tail_kept(m); },
+      [self](const TailKept& m) { self->state.pass_on(m); },
+      [self](const KvNews& m) { self->state.pass_on(m); },
       [self](const PrefillPlaced& m) { self->state.prefill_placed(m); },
       [self](const PrefillStarted& m) { self->state.prefill_started(m); },
       [self](const PrefillDone& m) { self->state.prefill_done(m); },

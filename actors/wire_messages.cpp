@@ -376,6 +376,15 @@ Result<TailKept> decode(std::string_view bytes, Instant) {
   return kept;
 }
 
+std::string encode(const KvNews&, Instant) {
+  return {};
+}
+
+template <>
+Result<KvNews> decode(std::string_view bytes, Instant) {
+  return bytes.empty() ? Result<KvNews>(KvNews{}) : corrupt("news");
+}
+
 std::string encode(const DecodeRefused& message, Instant) {
   wire::AttemptEvent out = event_of(message.key);
   out.set_node(message.node.value);

@@ -68,6 +68,8 @@ template <>
 inline constexpr std::uint32_t kKind<RequestNoted> = 20;
 template <>
 inline constexpr std::uint32_t kKind<TailKept> = 21;
+template <>
+inline constexpr std::uint32_t kKind<KvNews> = 22;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
@@ -86,6 +88,7 @@ std::string encode(const PrefillLoad& message, Instant now);
 std::string encode(const JoinDecode& message, Instant now);
 std::string encode(const DecodeLeft& message, Instant now);
 std::string encode(const TailKept& message, Instant now);
+std::string encode(const KvNews& message, Instant now);
 std::string encode(const DecodeRefused& message, Instant now);
 std::string encode(const DecodeLoad& message, Instant now);
 std::string encode(const NodeBeat& message, Instant now);

@@ -2,9 +2,13 @@
 // computed, and a store that fails costs work, never an answer.
 #include <algorithm>
 #include <doctest/doctest.h>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "actors/wire_messages.h"
+#include "schemas/wire.pb.h"
 #include "tests/sim/event_line.h"
 #include "tests/sim/kv_sessions.h"
 
@@ -82,6 +86,49 @@ TEST_CASE("a second request of the same prompt starts behind the first one's blo
       CHECK(settle_memory(world));
     }
   }
+}
+
+TEST_CASE(
+    "a turn that follows at once starts behind all that is durable, whichever node stored it") {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(keeping(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      testing::Wanted turn = story(seed, 300);
+      for (const Position hit : {Position{0}, Position{256}, Position{640}}) {
+        const RequestId request = world.clients(NodeId{0}).ask(turn);
+        REQUIRE(world.run_until_all_over(seconds(120)));
+        const testing::Answer answer = world.clients(NodeId{0}).answer(request);
+        check_true(world, answer, turn);
+        CHECK(answer.cached_tokens == hit);
+        CHECK(answer.attempts == 1);
+        const std::vector<TokenId> said = testing::wanted(7, 400, 1).prompt;
+        turn.prompt.insert(turn.prompt.end(), said.begin(), said.end());
+        world.run_for(std::chrono::milliseconds(300));
+      }
+    }
+  }
+}
+
+TEST_CASE("news of blocks that get lost cost the time until the stores look by themselves") {
+  WorldSetup setup = keeping({kFront, kPrefill, kDecode}, 1);
+  std::int64_t lost = 0;
+  setup.tamper.messages = [&lost](NodeId, NodeId, std::string bytes) {
+    wire::Frame frame;
+    if (frame.ParseFromString(bytes) && frame.envelope().kind() == wire_codec::kKind<KvNews>) {
+      ++lost;
+      return std::vector<std::string>{};
+    }
+    return std::vector<std::string>{std::move(bytes)};
+  };
+  World world(setup);
+  REQUIRE(world.run_until_whole());
+  const testing::Wanted wanted = story(1, 700);
+  ask(world, wanted);
+  CHECK(ask(world, wanted).basis->hit == 640);
+  CHECK(lost > 0);
 }
 
 TEST_CASE("exact hits change no token") {
