@@ -156,9 +156,13 @@ struct LookUpKv { SubmissionPtr submission; };                          // route
 struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; Basis basis; std::uint64_t lineage = 0; std::optional<TailPlace> tail{}; };
 struct KvClosed { AttemptKey key; };                                    // router: its leases end
 struct LoadKv { PlacementPtr placement; };                              // prefill group
-struct KvLoadFailed { PlacementPtr placement; Code code = Code::kInternal; };  // router, whatever node it was on
+// router, whatever node it was on: its blocks were read as far as `sound`
+struct KvLoadFailed { PlacementPtr placement; Position sound = 0; Code code = Code::kInternal; };
 struct KvBytes { std::vector<kernels::BlockBytes> blocks; kernels::BlockBytes tail; };
-struct KvLoaded { AttemptKey key; Result<KvBytes> bytes; };
+// What a placement goes on behind in the place of its hit: `cause` says why, blocks were read as far as `sound`.
+// wire: prefill group to router, before PrefillStarted; as the placement, covered by the attempt
+struct KvShortened { KvFound found; Position sound = 0; Error cause{}; };
+struct KvLoaded { AttemptKey key; KvBytes bytes; std::optional<KvShortened> instead{}; };
 struct StoreKv { std::vector<SavedBlock> blocks; };                     // workers; a lost one is a later miss
 struct KvRead { AttemptKey key; std::vector<transport::Loaded> blocks; };  // the store
 struct StoreTail { SessionTail tail; kernels::BlockBytes bytes; };      // workers
@@ -228,6 +232,7 @@ using RouterActor = Interface<void(Rewire),
                               void(StopStream),
                               void(CloseRequest),
                               void(KvFound),
+                              void(KvShortened),
                               void(TailKept),
                               void(KvNews),
                               void(PrefillPlaced),
@@ -427,6 +432,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LookUpKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFound)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LoadKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoaded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvShortened)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvLoadFailed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StoreKv)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvRead)

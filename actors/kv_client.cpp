@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/kv_load.h"
 #include "actors/kv_search.h"
 #include "actors/placement.h"
 #include "actors/policy/kv_quota.h"
@@ -25,19 +26,6 @@ constexpr Nanos kNewsPause = std::chrono::milliseconds(100);
 struct KvClient {
   static inline const char* name = "kv_client";
 
-  // Blocks on their way to the prefill group.
-  struct Reading {
-    std::vector<KvWanted> wanted;
-    std::uint64_t lineage = 0;  // as they were found
-    std::uint32_t turn = 0;     // blocks that the request writes behind them
-    Instant due;
-    int awaited = 0;          // answers of the store
-    bool are_others = false;  // than those that were found
-    std::optional<std::vector<kernels::BlockBytes>> blocks;
-    std::optional<TailPlace> wants_tail;
-    kernels::BlockBytes tail;
-  };
-
   PartSeat seat;
   KvClientActor me;
   transport::BlockStore* store = nullptr;
@@ -50,7 +38,7 @@ struct KvClient {
   Instant told_at{};
   std::int64_t failed = 0;  // calls that its medium refused
   Instant failed_at{};
-  std::map<AttemptKey, Reading> readings;  // as many as the prefill group takes
+  std::map<AttemptKey, KvLoad> loads;  // as many as the prefill group takes
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
   KvQuota quota{KvQuotaLimits{}};
@@ -62,7 +50,7 @@ struct KvClient {
   void closed(const KvClosed& message);
   void load(const LoadKv& message);
   void load_failed(const KvLoadFailed& message);
-  void ask(const AttemptKey& key, Reading& reading);
+  void ask(const AttemptKey& key, KvLoad& load);
   void hedge(const KvHedge& message);
   void read(KvRead& message);
   void save(const StoreKv& message);
@@ -80,10 +68,9 @@ struct KvClient {
   void lease(const Submission& submission, const KvFound& found);
   void count_hit(const KvHit& hit) const;
   bool is_stored(const KvBlock& block) const;
-  bool are_others(const Reading& reading) const;
-  void ask_for_tail(const AttemptKey& key, Reading& reading);
-  void finish(std::map<AttemptKey, Reading>::iterator reading);
-  void give_up(std::map<AttemptKey, Reading>::iterator reading, const Error& error);
+  void ask_for_tail(const AttemptKey& key, const KvLoad& load);
+  void finish(std::map<AttemptKey, KvLoad>::iterator load);
+  void tell_shortened(const KvShortened& instead);
   void look_into(const KvWanted& wanted, const Error& error);
   void show_kept() const;
   std::string trouble() const;
@@ -116,11 +103,9 @@ void KvClient::look_up(const LookUpKv& message) {
       std::make_shared<const KvNames>(name_blocks(root_of(submission.tenant), submission));
   KvFound found = find_nothing(submission, reach_of(seat.node->shape));
   if (may_reuse(submission)) {
-    const std::optional<KvHit> hit = search->find(submission, *names, seat.node->now());
-    if (hit) {
-      found = hit->found;
-      count_hit(*hit);
-    }
+    const KvHit hit = search->find(submission, *names, seat.node->now());
+    found = hit.found;
+    count_hit(hit);
   }
   found.names = names;
   lease(submission, found);
@@ -149,6 +134,9 @@ void KvClient::closed(const KvClosed& message) {
 
 // As old as its last block was, as sure as its least sure one.
 void KvClient::count_hit(const KvHit& hit) const {
+  if (hit.blocks.empty() && !hit.found.tail) {
+    return;
+  }
   const bool is_exact = std::all_of(hit.blocks.begin(), hit.blocks.end(), [](const auto& block) {
     return block.provenance == Provenance::kExact;
   });
@@ -161,50 +149,21 @@ void KvClient::count_hit(const KvHit& hit) const {
   seat.node->metrics.kv_hit_tokens += hit.found.tail ? hit.found.reuse.start : hit.found.reuse.hit;
 }
 
+// The request's own deadline would say nothing about the store.
 void KvClient::load(const LoadKv& message) {
-  const Placement& placement = *message.placement;
-  const KvNames& names = *placement.kv;
-  std::vector<KvWanted> wanted;
-  for (std::size_t b = 0; b < static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
-       ++b) {
-    wanted.push_back({names.keys.at(b), b == 0 ? names.root : names.keys[b - 1], layout});
+  const AttemptKey key = message.placement->key();
+  const Instant due = seat.node->now() + seat.node->options.kv_load;
+  KvLoad& load = loads.insert_or_assign(key, KvLoad(message.placement, layout, due)).first->second;
+  if (!load.has_blocks()) {
+    ask(key, load);
   }
-  Reading& reading = readings[placement.key()];
-  reading.turn = static_cast<std::uint32_t>(names.keys.size() - wanted.size());
-  reading.wanted = std::move(wanted);
-  // The request's own deadline would say nothing about the store.
-  reading.due = seat.node->now() + seat.node->options.kv_load;
-  reading.lineage = placement.lineage;
-  reading.wants_tail = placement.tail;
-  if (reading.wanted.empty()) {
-    reading.blocks.emplace();
-  } else {
-    ask(placement.key(), reading);
-  }
-  if (placement.tail) {
-    ask_for_tail(placement.key(), reading);
+  if (load.tail()) {
+    ask_for_tail(key, load);
   }
 }
 
-// An exact record takes a bounded one's place, and this process may see that before or after the
-// one that planned the hit: so it is looked at before the blocks are read and after. What is not
-// seen at all is the load's to tell.
-bool KvClient::are_others(const Reading& reading) const {
-  std::vector<BlockKey> keys;
-  std::vector<transport::BlockInfo> infos;
-  for (const KvWanted& block : reading.wanted) {
-    const auto info = store->find(block.key);
-    if (!info) {
-      return false;
-    }
-    keys.push_back(block.key);
-    infos.push_back(*info);
-  }
-  return lineage_of(keys, infos) != reading.lineage;
-}
-
-void KvClient::ask_for_tail(const AttemptKey& key, Reading& reading) {
-  const TailPlace place = *reading.wants_tail;
+void KvClient::ask_for_tail(const AttemptKey& key, const KvLoad& load) {
+  const TailPlace place = *load.tail();
   if (place.node == seat.wiring->self) {
     const kernels::BlockBytes bytes = kept.find(place.buffer);
     notify(me,
@@ -218,43 +177,40 @@ void KvClient::ask_for_tail(const AttemptKey& key, Reading& reading) {
     return;
   }
   seat.node->transport()->fetch(
-      place.node, place.buffer, reading.due, [client = me, key](Result<transport::Buffer> bytes) {
+      place.node, place.buffer, load.due(), [client = me, key](Result<transport::Buffer> bytes) {
         notify(client, TailRead{key, std::move(bytes)});
       });
 }
 
 void KvClient::tail_read(const TailRead& message) {
-  const auto entry = readings.find(message.key);
-  if (entry == readings.end()) {
+  const auto entry = loads.find(message.key);
+  if (entry == loads.end()) {
     return;
   }
+  KvLoad& load = entry->second;
   if (!message.bytes) {
     // That it did not come in time says nothing of the store.
-    give_up(entry, Error{Code::kNotFound, "its session's tail: " + message.bytes.error().message});
-    return;
-  }
-  if (const auto checked = check_tail(*entry->second.wants_tail, **message.bytes); !checked) {
+    load.miss_tail(Error{Code::kNotFound, "its session's tail: " + message.bytes.error().message});
+  } else if (const auto checked = check_tail(*load.tail(), **message.bytes); !checked) {
     ++seat.node->metrics.kv_corrupt;
-    give_up(entry, checked.error());
-    return;
+    load.miss_tail(checked.error());
+  } else {
+    load.take_tail(*message.bytes);
   }
-  entry->second.tail = *message.bytes;
   finish(entry);
 }
 
-void KvClient::ask(const AttemptKey& key, Reading& reading) {
-  ++reading.awaited;
-  reading.are_others = reading.are_others || are_others(reading);
-  store->get(
-      reading.wanted, reading.due, [client = me, key](std::vector<transport::Loaded> blocks) {
-        notify(client, KvRead{key, std::move(blocks)});
-      });
+void KvClient::ask(const AttemptKey& key, KvLoad& load) {
+  load.asked(*store);
+  store->get(load.wanted(), load.due(), [client = me, key](std::vector<transport::Loaded> blocks) {
+    notify(client, KvRead{key, std::move(blocks)});
+  });
 }
 
 // One slow disk or server among many must not make the prompt wait: whichever comes first counts.
 void KvClient::hedge(const KvHedge& message) {
-  const auto entry = readings.find(message.key);
-  if (entry != readings.end() && entry->second.awaited == 1 && !entry->second.blocks) {
+  const auto entry = loads.find(message.key);
+  if (entry != loads.end() && entry->second.awaited() == 1 && !entry->second.has_blocks()) {
     ++seat.node->metrics.kv_hedged;
     ask(message.key, entry->second);
   }
@@ -268,55 +224,47 @@ void KvClient::load_failed(const KvLoadFailed& message) {
   if (is_away(message.code)) {
     away_until = seat.node->now() + kAwayPause;
   } else {
-    search->avoid(*message.placement, seat.node->now());
+    search->avoid(*message.placement, message.sound, message.code, seat.node->now());
   }
 }
 
 void KvClient::read(KvRead& message) {
-  const auto entry = readings.find(message.key);
-  if (entry == readings.end()) {
+  const auto entry = loads.find(message.key);
+  if (entry == loads.end()) {
     return;  // the other read was faster
   }
-  Reading& reading = entry->second;
-  const auto bad = std::find_if(message.blocks.begin(),
-                                message.blocks.end(),
-                                [](const auto& block) { return !block.has_value(); });
-  --reading.awaited;
-  if (reading.are_others || are_others(reading)) {
-    give_up(entry, Error{Code::kPeerLost, "other blocks took the place of those that were found"});
-  } else if (bad == message.blocks.end()) {
-    reading.blocks.emplace();
-    for (transport::Loaded& block : message.blocks) {
-      reading.blocks->push_back(*std::move(block));
-    }
-    store->touch(reading.wanted.back().key, reading.turn);
-    finish(entry);
-  } else if (reading.awaited == 0 && !reading.blocks) {
-    const auto first = static_cast<std::size_t>(bad - message.blocks.begin());
-    look_into(reading.wanted[first], bad->error());
-    give_up(entry, bad->error());
+  KvLoad& load = entry->second;
+  if (const auto gap = load.take(std::move(message.blocks), *store)) {
+    look_into(load.wanted()[load.sound()], *gap);
   }
+  finish(entry);
 }
 
-void KvClient::finish(std::map<AttemptKey, Reading>::iterator reading) {
-  Reading& done = reading->second;
-  if (!done.blocks || (done.wants_tail && done.tail == nullptr)) {
+void KvClient::finish(std::map<AttemptKey, KvLoad>::iterator load) {
+  if (!load->second.is_over()) {
     return;
   }
   ++seat.progress;
-  notify(seat.wiring->here().prefill_group,
-         KvLoaded{reading->first, KvBytes{*std::move(done.blocks), std::move(done.tail)}});
-  readings.erase(reading);
+  const PlacementPtr placement = load->second.placement();
+  KvLoaded loaded = std::move(load->second).result(*search);
+  loads.erase(load);
+  if (loaded.instead) {
+    tell_shortened(*loaded.instead);
+  }
+  if (const std::size_t blocks = loaded.bytes.blocks.size(); blocks > 0) {
+    const std::vector<BlockKey>& keys = placement->kv->keys;
+    store->touch(keys[blocks - 1], static_cast<std::uint32_t>(keys.size() - blocks));
+  }
+  notify(seat.wiring->here().prefill_group, std::move(loaded));
 }
 
-void KvClient::give_up(std::map<AttemptKey, Reading>::iterator reading, const Error& error) {
-  ++seat.progress;
+void KvClient::tell_shortened(const KvShortened& instead) {
   ++seat.node->metrics.kv_loads_failed;
   seat.node->log.event(LogLevel::kWarning,
                        "kv.load_failed",
-                       {{"request", reading->first.request}, {"reason", error.message}});
-  notify(seat.wiring->here().prefill_group, KvLoaded{reading->first, tl::unexpected(error)});
-  readings.erase(reading);
+                       {{"request", instead.found.key.request},
+                        {"loaded", instead.found.reuse.hit},
+                        {"reason", instead.cause.message}});
 }
 
 // A block that is not there may be on its way here: what is behind it stays. A damaged one goes.
@@ -467,7 +415,7 @@ KvClientActor::behavior_type kv_client(KvClientActor::stateful_pointer<KvClient>
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) {
-        self->state.seat.answer_ping(!self->state.readings.empty(), self->state.trouble());
+        self->state.seat.answer_ping(!self->state.loads.empty(), self->state.trouble());
       },
       [self](const LookUpKv& m) { self->state.look_up(m); },
       [self](const KvClosed& m) { self->state.closed(m); },

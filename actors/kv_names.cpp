@@ -2,8 +2,9 @@
 #include "actors/kv_names.h"
 
 #include <algorithm>
-#include <string>
+#include <cstring>
 
+#include "actors/policy/draw.h"
 #include "schemas/check.h"
 
 namespace shoal {
@@ -64,16 +65,32 @@ KvBlock header_of(const KvNames& names, const Submission& submission, std::size_
   return block;
 }
 
+// A key is as good as random and stands for all tokens up to its block.
+std::uint64_t next_lineage(std::uint64_t before,
+                           const BlockKey& key,
+                           Provenance provenance,
+                           std::uint32_t crc) {
+  std::uint64_t name = 0;
+  std::memcpy(&name, key.bytes.data(), sizeof name);
+  const std::uint64_t record =
+      std::uint64_t{crc} << 1 | (provenance == Provenance::kBounded ? 1 : 0);
+  return Draw(Draw(before ^ name).next() ^ record).next();
+}
+
+std::vector<std::uint64_t> lineages_of(std::span<const BlockKey> keys,
+                                       std::span<const transport::BlockInfo> infos) {
+  CHECK(keys.size() == infos.size());
+  std::vector<std::uint64_t> lineages{0};
+  lineages.reserve(keys.size() + 1);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    lineages.push_back(next_lineage(lineages.back(), keys[i], infos[i].provenance, infos[i].crc));
+  }
+  return lineages;
+}
+
 std::uint64_t lineage_of(std::span<const BlockKey> keys,
                          std::span<const transport::BlockInfo> infos) {
-  CHECK(keys.size() == infos.size());
-  std::string text;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    text += to_string(keys[i]) +
-            (infos[i].provenance == Provenance::kExact ? " exact " : " bounded ") +
-            std::to_string(infos[i].crc) + "\n";
-  }
-  return text_digest(text);
+  return lineages_of(keys, infos).back();
 }
 
 }  // namespace shoal

@@ -65,7 +65,14 @@ Provenance provenance_of(const Basis& basis);
 // Block `number` of the prompt and forced tokens.
 KvBlock header_of(const KvNames& names, const Submission& submission, std::size_t number);
 
-// What a request that starts behind these blocks depends on.
+// What a request that starts behind these blocks depends on: goes on from block to block, from 0.
+std::uint64_t next_lineage(std::uint64_t before,
+                           const BlockKey& key,
+                           Provenance provenance,
+                           std::uint32_t crc);
+// Behind none of these blocks, the first, and so on.
+std::vector<std::uint64_t> lineages_of(std::span<const BlockKey> keys,
+                                       std::span<const transport::BlockInfo> infos);
 std::uint64_t lineage_of(std::span<const BlockKey> keys,
                          std::span<const transport::BlockInfo> infos);
 

@@ -1,4 +1,4 @@
-// Bisects for blocks, compares tokens for tails.
+// Looks every leading block up once; bisects for their end, compares tokens for tails.
 #include "actors/kv_search.h"
 
 #include <algorithm>
@@ -9,48 +9,61 @@
 namespace shoal {
 namespace {
 
-// A hit that could not be loaded is left alone for so long: by then its blocks are stored anew and
-// seen here.
+// A damaged block is left alone for so long: by then it is stored anew and seen here.
 constexpr Nanos kSuspectPause = std::chrono::seconds(10);
 constexpr std::size_t kSuspects = 1024;
 
-}  // namespace
-
-std::optional<KvHit> KvSearch::find(const Submission& submission,
-                                    const KvNames& names,
-                                    Instant now) {
-  std::erase_if(suspects_, [now](const auto& suspect) { return suspect.second <= now; });
-  auto hit = find_tail(submission, names);
-  if (!hit) {
-    hit = find_blocks(submission, names);
-  }
-  if (hit) {
-    hit->found.key = {submission.request, submission.attempt};
-  }
+KvHit hit_behind(std::span<const transport::BlockInfo> infos, const KvReuse& reuse) {
+  const auto blocks = infos.first(static_cast<std::size_t>(reuse.hit / kBlockTokens));
+  KvHit hit;
+  hit.found.reuse = reuse;
+  hit.blocks.assign(blocks.begin(), blocks.end());
   return hit;
 }
 
-// A tail first: whether its blocks are at fault, the next attempt shows.
-void KvSearch::avoid(const Placement& placement, Instant now) {
-  if (placement.tail) {
-    tails_.drop(*placement.tail);
-  } else if (placement.span.reuse.hit > 0 && suspects_.size() < kSuspects) {
-    const auto blocks = static_cast<std::size_t>(placement.span.reuse.hit / kBlockTokens);
-    suspects_[placement.kv->keys.at(blocks - 1)] = now + kSuspectPause;
+}  // namespace
+
+KvHit KvSearch::find(const Submission& submission, const KvNames& names, Instant now) {
+  std::erase_if(suspects_, [now](const auto& suspect) { return suspect.second <= now; });
+  auto infos = visible(names.keys);
+  auto hit = find_tail(submission, names, leading(names.keys, infos));
+  if (!hit) {
+    return behind(submission, names, std::move(infos));
+  }
+  hit->found.key = {submission.request, submission.attempt};
+  return *std::move(hit);
+}
+
+KvHit KvSearch::behind(const Submission& submission,
+                       const KvNames& names,
+                       std::vector<transport::BlockInfo> infos) const {
+  auto hit = find_blocks(submission, leading(names.keys, std::move(infos)));
+  if (!hit) {
+    return {find_nothing(submission, reach_)};
+  }
+  hit->found.key = {submission.request, submission.attempt};
+  return *std::move(hit);
+}
+
+// Blocks that are sound say that the tail is at fault. One that was not there may just not have
+// been seen there yet.
+void KvSearch::avoid(const Placement& placement, Position sound, Code code, Instant now) {
+  if (sound >= placement.span.reuse.hit) {
+    if (placement.tail) {
+      tails_.drop(*placement.tail);
+    }
+  } else if (code == Code::kCorrupt && suspects_.size() < kSuspects) {
+    const auto block = static_cast<std::size_t>(sound / kBlockTokens);
+    suspects_[placement.kv->keys.at(block)] = now + kSuspectPause;
   }
 }
 
-bool KvSearch::is_suspect(std::span<const BlockKey> keys) const {
-  return !keys.empty() && suspects_.contains(keys.back());
-}
-
-// Of the blocks from the first one on. A block whose parent was forgotten ends them.
-std::vector<transport::BlockInfo> KvSearch::leading(std::span<const BlockKey> keys,
-                                                    bool exact_only) const {
+// From the first one on. A block whose parent was forgotten, or is damaged, ends them.
+std::vector<transport::BlockInfo> KvSearch::visible(std::span<const BlockKey> keys) const {
   std::vector<transport::BlockInfo> there;
-  for (const BlockKey& key : keys.first(transport::longest_hit(store_, keys, exact_only))) {
+  for (const BlockKey& key : keys.first(transport::longest_hit(store_, keys, false))) {
     const auto info = store_.find(key);
-    if (!info || (exact_only && info->provenance != Provenance::kExact)) {
+    if (!info || suspects_.contains(key)) {
       break;
     }
     there.push_back(*info);
@@ -58,42 +71,47 @@ std::vector<transport::BlockInfo> KvSearch::leading(std::span<const BlockKey> ke
   return there;
 }
 
+KvSearch::Leading KvSearch::leading(std::span<const BlockKey> keys,
+                                    std::vector<transport::BlockInfo> infos) {
+  Leading there{std::move(infos), {}, 0};
+  there.lineages = lineages_of(keys.first(there.infos.size()), there.infos);
+  while (there.exact < there.infos.size() &&
+         there.infos[there.exact].provenance == Provenance::kExact) {
+    ++there.exact;
+  }
+  return there;
+}
+
 // A first attempt takes what its mode allows. A later one needs the very blocks of its basis;
 // beyond them, and where its basis has none, blocks that any run would have computed.
 std::optional<KvHit> KvSearch::find_blocks(const Submission& submission,
-                                           const KvNames& names) const {
+                                           const Leading& there) const {
   const ReuseAsk ask = reuse_ask(submission);
   const Position below = ask.basis && ask.mode == BasisMode::kBounded ? ask.basis->hit : 0;
   const bool exact_only = ask.mode == BasisMode::kExact || (ask.basis && below == 0);
-  auto infos = leading(names.keys, exact_only);
-  const Position there = std::ssize(infos) * kBlockTokens;
-  const auto lineage = [&names, &infos](Position tokens) {
-    const auto blocks = static_cast<std::size_t>(tokens / kBlockTokens);
-    return lineage_of(std::span(names.keys).first(blocks), std::span(infos).first(blocks));
+  const std::size_t blocks = exact_only ? there.exact : there.infos.size();
+  const Position available = static_cast<Position>(blocks) * kBlockTokens;
+  const auto lineage = [&there](Position tokens) {
+    return there.lineages[static_cast<std::size_t>(tokens / kBlockTokens)];
   };
-  if (below > there || (below > 0 && lineage(below) != ask.basis->lineage)) {
+  if (below > available || (below > 0 && lineage(below) != ask.basis->lineage)) {
     return std::nullopt;
   }
-  KvHit hit;
-  hit.found.reuse = plan_reuse(ask, below > 0 ? below : there, reach_);
-  const auto blocks = static_cast<std::size_t>(hit.found.reuse.hit / kBlockTokens);
-  if (blocks == 0 || is_suspect(std::span(names.keys).first(blocks))) {
+  const KvReuse reuse = plan_reuse(ask, below > 0 ? below : available, reach_);
+  if (reuse.hit == 0) {
     return std::nullopt;
   }
-  hit.found.lineage = lineage(hit.found.reuse.hit);
-  hit.found.basis = basis_behind(ask, hit.found.reuse, hit.found.lineage, reach_);
-  infos.resize(blocks);
-  hit.blocks = std::move(infos);
+  KvHit hit = hit_behind(there.infos, reuse);
+  hit.found.lineage = lineage(reuse.hit);
+  hit.found.basis = basis_behind(ask, reuse, hit.found.lineage, reach_);
   return hit;
 }
 
 // Of a session that looked back less far than others: what it took, and then what it computed.
-bool KvSearch::is_of_session(const TailHit& tail,
-                             std::span<const BlockKey> keys,
-                             std::span<const transport::BlockInfo> infos) {
+bool KvSearch::is_of_session(const TailHit& tail, const Leading& there, std::size_t blocks) {
   const auto below = static_cast<std::size_t>(tail.basis.hit / kBlockTokens);
-  const auto own = infos.subspan(below);
-  return lineage_of(keys.first(below), infos.first(below)) == tail.basis.lineage &&
+  const auto own = std::span(there.infos).subspan(below, blocks - below);
+  return there.lineages[below] == tail.basis.lineage &&
          std::all_of(own.begin(), own.end(), [](const transport::BlockInfo& info) {
            return info.provenance == Provenance::kBounded;
          });
@@ -101,25 +119,25 @@ bool KvSearch::is_of_session(const TailHit& tail,
 
 // Its numbers are those of the session before, so its blocks must be too: any run would have
 // computed them, or that session did.
-std::optional<KvHit> KvSearch::find_tail(const Submission& submission, const KvNames& names) const {
+std::optional<KvHit> KvSearch::find_tail(const Submission& submission,
+                                         const KvNames& names,
+                                         const Leading& there) const {
   const ReuseAsk ask = reuse_ask(submission);
   const auto tail = tails_.find(
       ask, names.root, names.keys, [&submission](Position p) { return token_at(submission, p); });
   if (!tail) {
     return std::nullopt;
   }
-  KvHit hit;
-  hit.found.reuse = plan_tail(ask, *tail, reach_);
-  const auto blocks = static_cast<std::size_t>(hit.found.reuse.hit / kBlockTokens);
+  const KvReuse reuse = plan_tail(ask, *tail, reach_);
+  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
   const bool is_exact = tail->basis.mode == BasisMode::kExact || tail->basis.hit == 0;
-  const auto keys = std::span(names.keys).first(blocks);
-  hit.blocks = leading(keys, is_exact);
-  if (hit.blocks.size() < blocks || is_suspect(keys) ||
-      (!is_exact && !is_of_session(*tail, keys, hit.blocks))) {
+  if (blocks > (is_exact ? there.exact : there.infos.size()) ||
+      (!is_exact && !is_of_session(*tail, there, blocks))) {
     return std::nullopt;
   }
+  KvHit hit = hit_behind(there.infos, reuse);
   hit.found.basis = ask.basis ? *ask.basis : tail_basis(ask, *tail, reach_);
-  hit.found.lineage = lineage_of(keys, hit.blocks);
+  hit.found.lineage = there.lineages[blocks];
   hit.found.tail = tail->place;
   return hit;
 }

@@ -24,29 +24,41 @@ class KvSearch {
  public:
   KvSearch(const transport::BlockStore& store, const Reach& reach) : store_(store), reach_(reach) {}
 
-  // The tail that reaches furthest, else blocks.
-  std::optional<KvHit> find(const Submission& submission, const KvNames& names, Instant now);
+  // The tail that reaches furthest, else blocks, else nothing.
+  KvHit find(const Submission& submission, const KvNames& names, Instant now);
 
-  // What could not be loaded, though it seemed to be there.
-  void avoid(const Placement& placement, Instant now);
+  // Where just these leading blocks are there, and no tail.
+  KvHit behind(const Submission& submission,
+               const KvNames& names,
+               std::vector<transport::BlockInfo> infos) const;
+
+  // A hit could not be loaded, though it seemed to be there: its blocks were as far as `sound`.
+  void avoid(const Placement& placement, Position sound, Code code, Instant now);
 
   TailDirectory& tails() { return tails_; }
 
  private:
-  std::optional<KvHit> find_blocks(const Submission& submission, const KvNames& names) const;
-  std::optional<KvHit> find_tail(const Submission& submission, const KvNames& names) const;
-  std::vector<transport::BlockInfo> leading(std::span<const BlockKey> keys, bool exact_only) const;
-  static bool is_of_session(const TailHit& tail,
-                            std::span<const BlockKey> keys,
-                            std::span<const transport::BlockInfo> infos);
-  bool is_suspect(std::span<const BlockKey> keys) const;
+  // The leading blocks of a prompt, and the lineage behind none of them, the first, and so on.
+  struct Leading {
+    std::vector<transport::BlockInfo> infos;
+    std::vector<std::uint64_t> lineages;
+    std::size_t exact = 0;  // of them, from the first one on
+  };
+
+  std::vector<transport::BlockInfo> visible(std::span<const BlockKey> keys) const;
+  static Leading leading(std::span<const BlockKey> keys, std::vector<transport::BlockInfo> infos);
+  std::optional<KvHit> find_tail(const Submission& submission,
+                                 const KvNames& names,
+                                 const Leading& there) const;
+  static bool is_of_session(const TailHit& tail, const Leading& there, std::size_t blocks);
+  std::optional<KvHit> find_blocks(const Submission& submission, const Leading& there) const;
 
   static constexpr std::size_t kMostTails = 65'536;
 
   const transport::BlockStore& store_;
   Reach reach_;
   TailDirectory tails_{kMostTails};
-  std::map<BlockKey, Instant> suspects_;  // last blocks of hits, until when
+  std::map<BlockKey, Instant> suspects_;  // damaged blocks, until when
 };
 
 }  // namespace shoal

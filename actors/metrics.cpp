@@ -36,7 +36,7 @@ constexpr Row kRows[] = {
     {"shoal_kv_sequences_free", "gauge", "Sequence slots nobody holds.", &NodeMetrics::kv_sequences_free},
     {"shoal_kv_hit_tokens_total", "counter", "Tokens that attempts took from KV of earlier ones.", &NodeMetrics::kv_hit_tokens},
     {"shoal_kv_misses_total", "counter", "Attempts that found no KV of earlier ones.", &NodeMetrics::kv_misses},
-    {"shoal_kv_loads_failed_total", "counter", "Loads that ended in another attempt.", &NodeMetrics::kv_loads_failed},
+    {"shoal_kv_loads_failed_total", "counter", "Loads that came to less than the hit that was found.", &NodeMetrics::kv_loads_failed},
     {"shoal_kv_corrupt_total", "counter", "Loads that met a damaged block.", &NodeMetrics::kv_corrupt},
     {"shoal_kv_loads_hedged_total", "counter", "Loads that were read a second time.", &NodeMetrics::kv_hedged},
     {"shoal_kv_leases", "gauge", "Attempts whose blocks are held in the KV store.", &NodeMetrics::kv_leases},

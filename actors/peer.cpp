@@ -517,6 +517,7 @@ bool Peer::to_router(const wire::Envelope& envelope) {
       return deliver_as<Submit>(here.router, envelope) ||
              deliver_as<StopStream>(here.router, envelope) ||
              deliver_as<CloseRequest>(here.router, envelope) ||
+             deliver_as<KvShortened>(here.router, envelope) ||
              deliver_as<PrefillStarted>(here.router, envelope) ||
              deliver_as<PrefillDone>(here.router, envelope) ||
              deliver_as<DecodeJoined>(here.router, envelope) ||

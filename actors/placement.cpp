@@ -124,19 +124,26 @@ Placement make_placement(SubmissionPtr submission,
   const std::int64_t answer =
       answer_ceiling(prompt, submission->sampling.max_tokens, limits.context);
   Placement placement;
-  placement.basis = found.basis;
-  placement.span = {
-      prompt, prompt + std::ssize(submission->forced), placement.basis.mode, found.reuse};
+  placement.span.prompt = prompt;
+  placement.span.total = prompt + std::ssize(submission->forced);
   placement.rules = answer_rules(submission->sampling, answer, limits.eos);
-  placement.work = cost.chunk(placement.span.total - found.reuse.start, found.reuse.start);
-  placement.length_class = prefill_class(placement.work, limits.bounds);
   placement.blocks = worst_case_blocks(prompt, answer);
   placement.kv = found.names;
+  placement.submission = std::move(submission);
+  start_behind(placement, found, cost);
+  placement.length_class = prefill_class(placement.work, limits.bounds);
+  return placement;
+}
+
+void start_behind(Placement& placement, const KvFound& found, const CostModel& cost) {
+  const KvReuse& reuse = found.reuse;
+  placement.basis = found.basis;
+  placement.span.mode = found.basis.mode;
+  placement.span.reuse = reuse;
+  placement.work = cost.chunk(placement.span.total - reuse.start, reuse.start);
   placement.lineage = found.lineage;
   placement.tail = found.tail;
-  placement.cached = std::min(found.tail ? found.reuse.start : found.reuse.hit, prompt);
-  placement.submission = std::move(submission);
-  return placement;
+  placement.cached = std::min(found.tail ? reuse.start : reuse.hit, placement.span.prompt);
 }
 
 TimelineFields timeline_fields(const Submission& submission, Instant now) {

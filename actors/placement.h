@@ -42,6 +42,9 @@ Placement make_placement(SubmissionPtr submission,
                          const CostModel& cost,
                          const KvFound& found);
 
+// The same attempt behind what was found now.
+void start_behind(Placement& placement, const KvFound& found, const CostModel& cost);
+
 // What was asked, and what was decided about it, for the timeline.
 TimelineFields timeline_fields(const Submission& submission, Instant now);
 TimelineFields timeline_fields(const Placement& placement);

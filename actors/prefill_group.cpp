@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/placement.h"
 #include "actors/policy/kv_budget.h"
 
 namespace shoal {
@@ -50,6 +51,7 @@ struct PrefillGroup {
 
   PartSeat seat;
   PrefillGroupActor me;
+  std::optional<CostModel> cost;
   std::optional<PrefillSchedule> schedule;
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
@@ -71,6 +73,7 @@ struct PrefillGroup {
   void lose_leaving(std::uint32_t rank);
   void lose_router(NodeId router);
 
+  void shorten(Held& work, const KvShortened& instead) const;
   void begin(const Held& work);
   bool running() const;
   Nanos longest_of(const std::vector<PrefillChunk>& step_chunks) const;
@@ -86,7 +89,8 @@ struct PrefillGroup {
 
 void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
-  schedule.emplace(CostModel(seat.node->options.prefill_cost), seat.node->options.prefill_limits);
+  cost.emplace(seat.node->options.prefill_cost);
+  schedule.emplace(*cost, seat.node->options.prefill_limits);
   ranks.resize(seat.node->devices.size());
 }
 
@@ -112,7 +116,10 @@ void PrefillGroup::place(const PlacePrefill& message) {
     entry->second.loading = true;
     notify(seat.wiring->kv_client, LoadKv{entry->second.placement});
   } else {
-    give_up(placement.key(), Error{Code::kUnavailable, "the prefill node has no KV store"});
+    const KvFound nothing = find_nothing(*placement.submission, reach_of(seat.node->shape));
+    shorten(entry->second,
+            {nothing, 0, Error{Code::kUnavailable, "the prefill node has no KV store"}});
+    begin(entry->second);
   }
   run_step();
   report();
@@ -123,16 +130,26 @@ void PrefillGroup::loaded(KvLoaded& message) {
   if (entry == held.end() || !entry->second.loading) {
     return;  // released meanwhile
   }
-  if (message.bytes) {
-    entry->second.loading = false;
-    entry->second.loads = *std::move(message.bytes);
-    begin(entry->second);
-  } else {
-    give_up(message.key, message.bytes.error());
+  Held& work = entry->second;
+  work.loading = false;
+  work.loads = std::move(message.bytes);
+  if (message.instead) {
+    shorten(work, *message.instead);
   }
+  begin(work);
   ++seat.progress;
   run_step();
   report();
+}
+
+// Not all of the hit could be loaded: the attempt goes on behind what could, and its router hears
+// of that before anything else.
+void PrefillGroup::shorten(Held& work, const KvShortened& instead) const {
+  Placement placement = *work.placement;
+  start_behind(placement, instead.found, *cost);
+  notify(seat.router_of(placement), instead);
+  work.done = placement.span.reuse.start;
+  work.placement = std::make_shared<const Placement>(std::move(placement));
 }
 
 void PrefillGroup::begin(const Held& work) {

@@ -65,6 +65,7 @@ RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {
           forwards<StopStream>(self),
           forwards<CloseRequest>(self),
           stays<KvFound>(),
+          forwards<KvShortened>(self),
           forwards<TailKept>(self),
           forwards<KvNews>(self),
           stays<PrefillPlaced>(),

@@ -69,6 +69,7 @@ struct Router {
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
   void kv_found(const KvFound& m);
+  void kv_shortened(const KvShortened& m);
 
   // Of other nodes' kv clients, to this one's.
   template <class Message>
@@ -97,7 +98,7 @@ struct Router {
 
   void place(Entry& entry, const KvFound& found);
   void tell_basis_changed(const Entry& entry) const;
-  void tell_load_failed(const Entry& entry, Code code) const;
+  void tell_tail_refused(const Entry& entry, Code code) const;
   Entry* find(const AttemptKey& key);
   bool site_lost(const Entry& entry) const;
   bool can_hand_over_again(const Entry& entry) const;
@@ -158,6 +159,31 @@ void Router::kv_found(const KvFound& message) {
   if (entry != nullptr && entry->placement == nullptr) {
     place(*entry, message);
   }
+}
+
+// The node that prefills it could not load all of its hit, and goes on behind what it could. Its
+// store is not this one's: what it could not read may still seem to be there.
+void Router::kv_shortened(const KvShortened& message) {
+  Entry* entry = find(message.found.key);
+  if (entry == nullptr || entry->state != RequestState::kQueued) {
+    return;
+  }
+  if (seat.wiring->kv_client) {
+    notify(seat.wiring->kv_client,
+           KvLoadFailed{entry->placement, message.sound, message.cause.code});
+  }
+  const Position before = entry->placement->cached;
+  Placement placement = *entry->placement;
+  start_behind(placement, message.found, *cost);
+  entry->placement = std::make_shared<const Placement>(std::move(placement));
+  note(*entry,
+       entry->prefill ? entry->prefill->node : seat.wiring->self,
+       "hit_shortened",
+       {{"cached", entry->placement->cached},
+        {"before", before},
+        {"hit", entry->placement->basis.hit},
+        {"reason", message.cause.message}});
+  tell_basis_changed(*entry);
 }
 
 void Router::place(Entry& entry, const KvFound& found) {
@@ -295,18 +321,16 @@ void Router::lost(const AttemptLost& message) {
       entry == nullptr ||
       (message.decode && !(entry->decode && entry->decode->node == *message.decode));
   if (!from_elsewhere) {
-    tell_load_failed(*entry, message.error.code);
+    tell_tail_refused(*entry, message.error.code);
     lose(*entry, message.error, message.decode.has_value());
   }
 }
 
-// Another node's store is not this one's: what it could not read may still seem to be there. What
-// a device refused to go on from is no better the next time.
-void Router::tell_load_failed(const Entry& entry, Code code) const {
-  const bool was_loading = entry.state == RequestState::kQueued && entry.placement->loads();
-  const bool was_refused = entry.placement && entry.placement->tail && code == Code::kCorrupt;
-  if ((was_loading && code != Code::kPeerLost) || was_refused) {
-    notify(seat.wiring->kv_client, KvLoadFailed{entry.placement, code});
+// What a device refused to go on from is no better the next time.
+void Router::tell_tail_refused(const Entry& entry, Code code) const {
+  if (entry.placement && entry.placement->tail && code == Code::kCorrupt) {
+    notify(seat.wiring->kv_client,
+           KvLoadFailed{entry.placement, entry.placement->span.reuse.hit, code});
   }
 }
 
@@ -576,6 +600,7 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const StopStream& m) { self->state.stop(m); },
       [self](const CloseRequest& m) { self->state.close(m); },
       [self](const KvFound& m) { self->state.kv_found(m); },
+      [self](const KvShortened& m) { self->state.kv_shortened(m); },
       [self](const TailKept& m) { self->state.pass_on(m); },
       [self](const KvNews& m) { self->state.pass_on(m); },
       [self](const PrefillPlaced& m) { self->state.prefill_placed(m); },

@@ -12,6 +12,13 @@ tl::unexpected<Error> corrupt(const char* field) {
   return fail(Code::kCorrupt, std::string("wire message: ") + field + " is damaged");
 }
 
+Result<Code> code_of(std::uint32_t code) {
+  if (code >= static_cast<std::uint32_t>(kCodeCount)) {
+    return corrupt("code");
+  }
+  return static_cast<Code>(code);
+}
+
 std::string bytes_of(const BlockKey& key) {
   std::string out(key.bytes.size(), '\0');
   std::memcpy(out.data(), key.bytes.data(), key.bytes.size());

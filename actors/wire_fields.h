@@ -29,6 +29,7 @@ Result<Message> parse(std::string_view bytes, const char* name) {
   return message;
 }
 
+Result<Code> code_of(std::uint32_t code);
 std::string bytes_of(const BlockKey& key);
 Result<BlockKey> block_key(const std::string& in);
 void put(const Basis& basis, wire::Basis& out);

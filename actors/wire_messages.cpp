@@ -25,13 +25,6 @@ Result<wire::AttemptEvent> parse_event(std::string_view bytes) {
   return parse<wire::AttemptEvent>(bytes, "attempt event");
 }
 
-Result<Code> code_of(std::uint32_t code) {
-  if (code >= static_cast<std::uint32_t>(kCodeCount)) {
-    return corrupt("code");
-  }
-  return static_cast<Code>(code);
-}
-
 // What a router is told of a hand-over: it has the placement itself.
 PlacementPtr placement_named(const AttemptKey& key) {
   auto submission = std::make_shared<Submission>();
@@ -383,6 +376,18 @@ std::string encode(const KvNews&, Instant) {
 template <>
 Result<KvNews> decode(std::string_view bytes, Instant) {
   return bytes.empty() ? Result<KvNews>(KvNews{}) : corrupt("news");
+}
+
+std::string encode(const KvShortened& message, Instant) {
+  wire::KvShortened out;
+  put(message, out);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<KvShortened> decode(std::string_view bytes, Instant) {
+  TRY(const wire::KvShortened in, parse<wire::KvShortened>(bytes, "shortened hit"));
+  return get(in);
 }
 
 std::string encode(const DecodeRefused& message, Instant) {

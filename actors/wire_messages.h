@@ -70,6 +70,8 @@ template <>
 inline constexpr std::uint32_t kKind<TailKept> = 21;
 template <>
 inline constexpr std::uint32_t kKind<KvNews> = 22;
+template <>
+inline constexpr std::uint32_t kKind<KvShortened> = 23;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
@@ -89,6 +91,7 @@ std::string encode(const JoinDecode& message, Instant now);
 std::string encode(const DecodeLeft& message, Instant now);
 std::string encode(const TailKept& message, Instant now);
 std::string encode(const KvNews& message, Instant now);
+std::string encode(const KvShortened& message, Instant now);
 std::string encode(const DecodeRefused& message, Instant now);
 std::string encode(const DecodeLoad& message, Instant now);
 std::string encode(const NodeBeat& message, Instant now);

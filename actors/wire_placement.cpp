@@ -18,20 +18,35 @@ Result<KvNamesPtr> names_of(const wire::Placement& in) {
   return std::make_shared<const KvNames>(KvNames{root});
 }
 
+template <class Fields>
+KvReuse reuse_in(const Fields& in) {
+  return {in.loaded(), in.start(), in.encoder_whole(), in.decoder_start(), in.decoder_whole()};
+}
+
+template <class Fields>
+void put_reuse(const KvReuse& reuse, Fields& out) {
+  out.set_loaded(reuse.hit);
+  out.set_start(reuse.start);
+  out.set_encoder_whole(reuse.encoder_whole);
+  out.set_decoder_start(reuse.decoder_start);
+  out.set_decoder_whole(reuse.decoder_whole);
+}
+
+bool is_in_order(const KvReuse& reuse, Position total) {
+  return 0 <= reuse.start && reuse.start <= reuse.encoder_whole && reuse.encoder_whole <= total &&
+         reuse.start <= reuse.decoder_start && reuse.decoder_start <= reuse.decoder_whole &&
+         reuse.decoder_start < total && reuse.decoder_whole <= total;
+}
+
 Result<KvReuse> reuse_of(const wire::Placement& in) {
-  const KvReuse reuse{
-      in.loaded(), in.start(), in.encoder_whole(), in.decoder_start(), in.decoder_whole()};
-  const bool in_order = 0 <= reuse.start && reuse.start <= reuse.encoder_whole &&
-                        reuse.encoder_whole <= in.total() && reuse.start <= reuse.decoder_start &&
-                        reuse.decoder_start <= reuse.decoder_whole &&
-                        reuse.decoder_start < in.total() && reuse.decoder_whole <= in.total();
+  const KvReuse reuse = reuse_in(in);
   // Behind a tail the first row may lie within a block.
   const bool has_tail = in.tail_buffer() != 0;
   const Position before = has_tail ? reuse.start : reuse.hit;
   const bool is_loadable = reuse.start <= reuse.hit + (has_tail ? kBlockTokens - 1 : 0) &&
                            0 <= reuse.hit && reuse.hit <= before && before < in.total() &&
                            reuse.hit % kBlockTokens == 0 && (before == 0 || !in.kv_root().empty());
-  if (!in_order || !is_loadable) {
+  if (!is_in_order(reuse, in.total()) || !is_loadable) {
     return corrupt("reuse");
   }
   return reuse;
@@ -78,12 +93,7 @@ void put(const Placement& placement, Instant now, bool with_prompt, wire::Placem
   out.set_length_class(static_cast<std::uint32_t>(placement.length_class));
   out.set_work_ns(placement.work.count());
   out.set_blocks(placement.blocks);
-  const KvReuse& reuse = placement.span.reuse;
-  out.set_loaded(reuse.hit);
-  out.set_start(reuse.start);
-  out.set_encoder_whole(reuse.encoder_whole);
-  out.set_decoder_start(reuse.decoder_start);
-  out.set_decoder_whole(reuse.decoder_whole);
+  put_reuse(placement.span.reuse, out);
   out.set_cached(placement.cached);
   out.set_lineage(placement.lineage);
   if (placement.tail) {
@@ -130,6 +140,33 @@ Result<PlacementPtr> get(const wire::Placement& in, Instant now) {
         TailPlace{NodeId{in.tail_node()}, BufferKey{in.tail_buffer()}, in.tail_identity()};
   }
   return std::make_shared<const Placement>(std::move(placement));
+}
+
+void put(const KvShortened& message, wire::KvShortened& out) {
+  put(message.found.key, *out.mutable_key());
+  put(message.found.basis, *out.mutable_basis());
+  put_reuse(message.found.reuse, out);
+  out.set_lineage(message.found.lineage);
+  out.set_sound(message.sound);
+  out.set_code(static_cast<std::uint32_t>(message.cause.code));
+  out.set_message(message.cause.message);
+}
+
+Result<KvShortened> get(const wire::KvShortened& in) {
+  KvShortened message;
+  message.found.key = get(in.key());
+  TRY(message.found.basis, get(in.basis()));
+  const KvReuse reuse = reuse_in(in);
+  if (!is_in_order(reuse, kLongestSequence) || reuse.hit < reuse.start ||
+      reuse.hit % kBlockTokens != 0 || in.sound() < 0 || in.sound() % kBlockTokens != 0) {
+    return corrupt("reuse");
+  }
+  message.found.reuse = reuse;
+  message.found.lineage = in.lineage();
+  message.sound = in.sound();
+  TRY(const Code code, code_of(in.code()));
+  message.cause = {code, in.message()};
+  return message;
 }
 
 void put(const Handover& handover, wire::Handover& out) {

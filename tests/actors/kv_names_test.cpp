@@ -74,4 +74,18 @@ TEST_CASE("a lineage tells blocks, their order, their provenance and their bytes
   infos[1] = {2, Provenance::kBounded, TtlClass::kChat};
   CHECK(lineage_of(names.keys, infos) != lineage);
   CHECK(lineage_of({names.keys.data(), 1}, {infos.data(), 1}) != lineage);
+  const std::vector<BlockKey> other = {names.keys[1], names.keys[0]};
+  CHECK(lineage_of(other, infos) != lineage_of(names.keys, infos));
+}
+
+TEST_CASE("a lineage goes on from block to block") {
+  const KvNames names = name_blocks(kRoot, split(numbers(600), 600));
+  std::vector<transport::BlockInfo> infos;
+  std::uint64_t lineage = 0;
+  for (std::uint32_t b = 0; b < names.keys.size(); ++b) {
+    infos.push_back({b, b < 2 ? Provenance::kExact : Provenance::kBounded, TtlClass::kChat});
+    lineage = next_lineage(lineage, names.keys[b], infos.back().provenance, b);
+    CHECK(lineage == lineage_of(std::span(names.keys).first(b + 1), infos));
+    CHECK(lineage == lineages_of(std::span(names.keys).first(b + 1), infos).at(b + 1));
+  }
 }

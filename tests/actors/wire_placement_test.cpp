@@ -101,6 +101,29 @@ TEST_CASE("a hand-over tells where the names of its blocks go on") {
   CHECK(done->handover.chain.open == sent.chain.open);
 }
 
+TEST_CASE("a shortened hit survives the wire, one that is out of order does not") {
+  KvShortened sent;
+  sent.found.key = {RequestId{7}, AttemptId{2}};
+  sent.found.reuse = {256, 128, 128, 572, 572};
+  sent.found.basis = Basis{BasisMode::kBounded, 256, 128, 572, 98};
+  sent.found.lineage = 98;
+  sent.sound = 384;
+  sent.cause = Error{Code::kCorrupt, "damaged"};
+  const std::string bytes = wire_codec::encode(sent, kNow);
+  const auto got = wire_codec::decode<KvShortened>(bytes, kNow);
+  REQUIRE(got.has_value());
+  CHECK(got->found.key == sent.found.key);
+  CHECK(got->found.reuse == sent.found.reuse);
+  CHECK(got->found.basis == sent.found.basis);
+  CHECK(got->found.lineage == 98);
+  CHECK(got->sound == 384);
+  CHECK(got->cause == sent.cause);
+  wire::KvShortened damaged;
+  REQUIRE(damaged.ParseFromString(bytes));
+  damaged.set_start(300);
+  CHECK_FALSE(wire_codec::decode<KvShortened>(damaged.SerializeAsString(), kNow).has_value());
+}
+
 TEST_CASE("a hit that no placement can have is corrupt") {
   wire::Placement whole;
   REQUIRE(whole.ParseFromString(wire_codec::encode(PlacePrefill{placement_behind_a_hit()}, kNow)));

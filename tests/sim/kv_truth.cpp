@@ -238,7 +238,7 @@ std::string KvTruth::load(const std::vector<KvWanted>& wanted,
                           const std::vector<transport::Loaded>& loaded,
                           const Watched& by) {
   Loaded hit;
-  std::vector<BlockInfo> infos;
+  std::uint64_t lineage = 0;
   bool survived = false;
   for (std::size_t b = 0; b < wanted.size(); ++b) {
     const auto info = loaded[b] ? check_block(wanted[b], **loaded[b], by) : std::nullopt;
@@ -248,11 +248,11 @@ std::string KvTruth::load(const std::vector<KvWanted>& wanted,
     hit.keys.push_back(wanted[b].key);
     hit.is_exact = hit.is_exact && info->provenance == Provenance::kExact;
     hit.last_row = rows_of(**loaded[b]).back();
-    infos.push_back(*info);
+    lineage = next_lineage(lineage, wanted[b].key, info->provenance, info->crc);
+    loaded_[lineage] = hit;  // what is behind may be left out
     survived = survived || known_.at(wanted[b].key).power < powers_lost_;
   }
   const std::string exact = hit.is_exact ? " exact=1" : " exact=0";
-  loaded_[lineage_of(hit.keys, infos)] = std::move(hit);
   return exact + (survived ? " survived=1" : "");
 }
 
