@@ -10,6 +10,7 @@
 #include "actors/kv_image.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
+#include "schemas/checksum.h"
 
 namespace shoal {
 namespace {
@@ -254,15 +255,17 @@ void DecodeWorker::store(const Running& step, const std::vector<kernels::BlockBy
       continue;
     }
     const Placement& placement = *sequence->second.placement;
-    auto block = extend(sequence->second.chain, sequence->second.token);
+    KvChain& chain = sequence->second.chain;
+    auto block = extend(chain, sequence->second.token);
     const auto save = std::find(step.saves.begin(), step.saves.end(), key);
     if (block && save != step.saves.end()) {
       block->number = static_cast<std::uint32_t>(sequence->second.position / kBlockTokens);
       block->provenance = provenance_of(placement.basis);
       block->ttl = placement.submission->ttl;
-      message.blocks.push_back({placement.kv->root,
-                                *block,
-                                saved.at(static_cast<std::size_t>(save - step.saves.begin()))});
+      const kernels::BlockBytes& bytes =
+          saved.at(static_cast<std::size_t>(save - step.saves.begin()));
+      chain.lineage = next_lineage(chain.lineage, block->key, block->provenance, crc32c(*bytes));
+      message.blocks.push_back({placement.kv->root, *block, bytes});
     }
   }
   if (!message.blocks.empty()) {

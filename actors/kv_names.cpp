@@ -24,8 +24,11 @@ KvNames name_blocks(const BlockKey& root, const Submission& submission) {
   return {root, block_keys(root, tokens)};
 }
 
-KvChain chain_of(const KvNames& names, const Submission& submission) {
-  KvChain chain{names.keys.empty() ? names.root : names.keys.back()};
+KvChain chain_of(const KvNames& names, const Submission& submission, std::uint64_t lineage) {
+  KvChain chain;
+  chain.last = names.keys.empty() ? names.root : names.keys.back();
+  chain.first = names.keys.empty() ? std::nullopt : std::optional(names.keys.front());
+  chain.lineage = lineage;
   const auto total = static_cast<Position>(submission.prompt->size() + submission.forced.size());
   for (Position p = std::ssize(names.keys) * kBlockTokens; p < total; ++p) {
     chain.open.push_back(token_at(submission, p));
@@ -42,7 +45,9 @@ std::optional<KvBlock> extend(KvChain& chain, TokenId token) {
   std::copy_n(chain.open.begin(), block.tokens.size(), block.tokens.begin());
   block.parent = chain.last;
   block.key = next_key(block.parent, block.tokens);
-  chain = {block.key};
+  chain.first = chain.first.value_or(block.key);
+  chain.last = block.key;
+  chain.open.clear();
   return block;
 }
 

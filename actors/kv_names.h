@@ -37,8 +37,10 @@ using KvNamesPtr = std::shared_ptr<const KvNames>;
 
 // The end of a sequence's names.
 struct KvChain {
-  BlockKey last;                // of the last full block, or the root
-  std::vector<TokenId> open{};  // the tokens behind it, less than a block
+  BlockKey last;                    // of the last full block, or the root
+  std::vector<TokenId> open{};      // the tokens behind it, less than a block
+  std::optional<BlockKey> first{};  // none: there is no full block
+  std::uint64_t lineage = 0;        // of the full blocks, as the sequence took and computed them
 };
 
 // On its way to the store. The header lacks what is the same for all blocks of a node.
@@ -53,10 +55,10 @@ TokenId token_at(const Submission& submission, Position position);
 
 KvNames name_blocks(const BlockKey& root, const Submission& submission);
 
-// After prompt and forced tokens.
-KvChain chain_of(const KvNames& names, const Submission& submission);
+// After prompt and forced tokens, whose blocks have that lineage.
+KvChain chain_of(const KvNames& names, const Submission& submission, std::uint64_t lineage);
 
-// Adds the next token; the header of the block that it completes.
+// Adds the next token; the header of the block that it completes, whose lineage is left to add.
 std::optional<KvBlock> extend(KvChain& chain, TokenId token);
 
 // Of all blocks that are computed under `basis`.

@@ -107,37 +107,30 @@ std::optional<KvHit> KvSearch::find_blocks(const Submission& submission,
   return hit;
 }
 
-// Of a session that looked back less far than others: what it took, and then what it computed.
-bool KvSearch::is_of_session(const TailHit& tail, const Leading& there, std::size_t blocks) {
-  const auto below = static_cast<std::size_t>(tail.basis.hit / kBlockTokens);
-  const auto own = std::span(there.infos).subspan(below, blocks - below);
-  return there.lineages[below] == tail.basis.lineage &&
-         std::all_of(own.begin(), own.end(), [](const transport::BlockInfo& info) {
-           return info.provenance == Provenance::kBounded;
-         });
-}
-
 // Its numbers are those of the session before, so its blocks must be too: any run would have
-// computed them, or that session did.
+// computed them, or they are the very ones that the session took and computed.
 std::optional<KvHit> KvSearch::find_tail(const Submission& submission,
                                          const KvNames& names,
                                          const Leading& there) const {
   const ReuseAsk ask = reuse_ask(submission);
+  const auto has_blocks = [&there](const SessionTail& tail) {
+    const auto blocks = static_cast<std::size_t>(tail.end / kBlockTokens);
+    const bool is_exact = tail.basis.mode == BasisMode::kExact || tail.basis.hit == 0;
+    return is_exact ? blocks <= there.exact
+                    : blocks < there.lineages.size() && there.lineages[blocks] == tail.lineage;
+  };
   const auto tail = tails_.find(
-      ask, names.root, names.keys, [&submission](Position p) { return token_at(submission, p); });
+      ask,
+      names.root,
+      std::span(names.keys).first(there.infos.size()),
+      [&submission](Position p) { return token_at(submission, p); },
+      has_blocks);
   if (!tail) {
     return std::nullopt;
   }
-  const KvReuse reuse = plan_tail(ask, *tail, reach_);
-  const auto blocks = static_cast<std::size_t>(reuse.hit / kBlockTokens);
-  const bool is_exact = tail->basis.mode == BasisMode::kExact || tail->basis.hit == 0;
-  if (blocks > (is_exact ? there.exact : there.infos.size()) ||
-      (!is_exact && !is_of_session(*tail, there, blocks))) {
-    return std::nullopt;
-  }
-  KvHit hit = hit_behind(there.infos, reuse);
+  KvHit hit = hit_behind(there.infos, plan_tail(ask, *tail, reach_));
   hit.found.basis = ask.basis ? *ask.basis : tail_basis(ask, *tail, reach_);
-  hit.found.lineage = there.lineages[blocks];
+  hit.found.lineage = there.lineages[hit.blocks.size()];
   hit.found.tail = tail->place;
   return hit;
 }

@@ -50,7 +50,6 @@ class KvSearch {
   std::optional<KvHit> find_tail(const Submission& submission,
                                  const KvNames& names,
                                  const Leading& there) const;
-  static bool is_of_session(const TailHit& tail, const Leading& there, std::size_t blocks);
   std::optional<KvHit> find_blocks(const Submission& submission, const Leading& there) const;
 
   static constexpr std::size_t kMostTails = 65'536;

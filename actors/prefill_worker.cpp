@@ -14,6 +14,7 @@
 #include "actors/policy/prefill_rows.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
+#include "schemas/checksum.h"
 
 namespace shoal {
 namespace {
@@ -55,6 +56,8 @@ struct PrefillWorker {
   };
 
   std::map<AttemptKey, Leaving> leaving;
+  // Of the blocks of what is under way, as far as it was computed here.
+  std::map<AttemptKey, std::uint64_t> lineages;
   std::size_t copying = 0;  // on the device, awaited or not
 
   bool has_work() const { return running || copying > 0; }
@@ -67,10 +70,9 @@ struct PrefillWorker {
   void computed(const PrefillComputed& message);
 
   kernels::RowRun row_run(const PrefillOrder& order) const;
-  void store(const PrefillStep& done, const std::vector<kernels::BlockBytes>& saved) const;
-  void finish_order(const PrefillOrder& order,
-                    const kernels::RunResult& result,
-                    Outcome& outcome) const;
+  void store(const PrefillStep& done, const std::vector<kernels::BlockBytes>& saved);
+  std::uint64_t& lineage_of(const Placement& placement);
+  void finish_order(const PrefillOrder& order, const kernels::RunResult& result, Outcome& outcome);
   void send(Outcome& outcome);
   void copy_out(Handover handover);
   void lose(const Placement& placement, Error error) const;
@@ -82,6 +84,7 @@ struct PrefillWorker {
 
 void PrefillWorker::release(const ReleaseAttempt& message) {
   leaving.erase(message.key);
+  lineages.erase(message.key);
   if (running) {
     dropped.push_back(message.key);
   }
@@ -153,17 +156,18 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   }
   const PrefillStep done = *std::exchange(running, std::nullopt);
   const kernels::CompletedStep& step = message.step;
+  store(done, step.saved);
   Outcome outcome;
   for (std::size_t i = 0; i < done.orders.size(); ++i) {
     const PrefillOrder& order = done.orders[i];
     if (!step.result) {
+      lineages.erase(order.placement->key());
       outcome.lost.emplace_back(order.placement, step.result.error());
     } else if (!is_dropped(order.placement->key()) &&
                order.done + order.rows == order.placement->span.total) {
       finish_order(order, step.result->runs[i], outcome);
     }
   }
-  store(done, step.saved);
   ++seat.progress;
   ++seat.node->metrics.prefill_steps;
   seat.node->metrics.prefill_compute_ns += step.compute.count();
@@ -175,8 +179,7 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   notify(seat.wiring->here().prefill_group, std::move(report));
 }
 
-void PrefillWorker::store(const PrefillStep& done,
-                          const std::vector<kernels::BlockBytes>& saved) const {
+void PrefillWorker::store(const PrefillStep& done, const std::vector<kernels::BlockBytes>& saved) {
   StoreKv message;
   for (const PrefillOrder& order : done.orders) {
     for (const std::size_t block : finished_blocks(order)) {
@@ -186,7 +189,12 @@ void PrefillWorker::store(const PrefillStep& done,
       const Placement& placement = *order.placement;
       KvBlock header = header_of(*placement.kv, *placement.submission, block);
       header.provenance = provenance_of(placement.basis);
-      message.blocks.push_back({placement.kv->root, header, saved[message.blocks.size()]});
+      const kernels::BlockBytes& bytes = saved[message.blocks.size()];
+      if (!is_dropped(placement.key())) {
+        std::uint64_t& lineage = lineage_of(placement);
+        lineage = next_lineage(lineage, header.key, header.provenance, crc32c(*bytes));
+      }
+      message.blocks.push_back({placement.kv->root, header, bytes});
     }
   }
   if (!message.blocks.empty()) {
@@ -194,11 +202,18 @@ void PrefillWorker::store(const PrefillStep& done,
   }
 }
 
+// Before anything was computed: of what was loaded.
+std::uint64_t& PrefillWorker::lineage_of(const Placement& placement) {
+  return lineages.try_emplace(placement.key(), placement.lineage).first->second;
+}
+
 // The first token: sent from here, decode starts from it.
 void PrefillWorker::finish_order(const PrefillOrder& order,
                                  const kernels::RunResult& result,
-                                 Outcome& outcome) const {
+                                 Outcome& outcome) {
   const Placement& placement = *order.placement;
+  const std::uint64_t lineage = lineage_of(placement);
+  lineages.erase(placement.key());
   if (result.token < 0) {
     outcome.lost.emplace_back(order.placement, Error{Code::kInternal, "the device drew no token"});
     return;
@@ -210,17 +225,18 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   if (run.finish != Finish::kNone) {
     outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
-    outcome.ready.push_back({.placement = order.placement,
-                             .kv = order.kv,
-                             .node = seat.wiring->self,
-                             .rank = rank,
-                             .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
-                             .position = placement.span.total,
-                             .token = result.token,
-                             .answered = answered,
-                             .chain = placement.kv == nullptr
-                                          ? KvChain{}
-                                          : chain_of(*placement.kv, *placement.submission)});
+    outcome.ready.push_back(
+        {.placement = order.placement,
+         .kv = order.kv,
+         .node = seat.wiring->self,
+         .rank = rank,
+         .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
+         .position = placement.span.total,
+         .token = result.token,
+         .answered = answered,
+         .chain = placement.kv == nullptr
+                      ? KvChain{}
+                      : chain_of(*placement.kv, *placement.submission, lineage)});
   }
   seat.node->log.event(
       LogLevel::kDebug,

@@ -19,7 +19,7 @@ namespace {
 
 std::uint64_t identity_of(const SessionTail& tail) {
   const Basis& basis = tail.basis;
-  std::string text = to_string(tail.last);
+  std::string text = to_string(tail.first) + " " + to_string(tail.last);
   for (const TokenId token : tail.open) {
     text += " " + std::to_string(token);
   }
@@ -29,7 +29,8 @@ std::uint64_t identity_of(const SessionTail& tail) {
                                     basis.hit,
                                     basis.replay_floor,
                                     basis.tail_start,
-                                    static_cast<std::int64_t>(basis.lineage)}) {
+                                    static_cast<std::int64_t>(basis.lineage),
+                                    static_cast<std::int64_t>(tail.lineage)}) {
     text += "/" + std::to_string(number);
   }
   return text_digest(text);
@@ -74,7 +75,9 @@ void keep_tail(const PartSeat& seat,
                    sequence.chain.open,
                    sequence.position,
                    placement.span.total,
-                   placement.basis};
+                   placement.basis,
+                   sequence.chain.first.value_or(sequence.chain.last),
+                   sequence.chain.lineage};
   tail.identity = identity_of(tail);
   copy.done = [client = seat.wiring->kv_client, lease = sequence.kv, tail = std::move(tail)](
                   const Result<std::vector<std::byte>>& image) {

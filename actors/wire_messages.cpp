@@ -344,6 +344,8 @@ std::string encode(const TailKept& message, Instant) {
   out.set_buffer(message.place.buffer.value);
   out.set_life_ns(message.life.count());
   out.set_identity(message.tail.identity);
+  out.set_first(bytes_of(message.tail.first));
+  out.set_lineage(message.tail.lineage);
   return out.SerializeAsString();
 }
 
@@ -364,6 +366,8 @@ Result<TailKept> decode(std::string_view bytes, Instant) {
   kept.tail.sampled = in.sampled();
   TRY(kept.tail.basis, get(in.basis()));
   kept.tail.identity = in.identity();
+  TRY(kept.tail.first, block_key(in.first()));
+  kept.tail.lineage = in.lineage();
   kept.place = {NodeId{in.node()}, BufferKey{in.buffer()}, in.identity()};
   kept.life = Nanos{in.life_ns()};
   return kept;

@@ -59,8 +59,17 @@ Result<KvChain> chain_of(const wire::Handover& in) {
   if (in.open_size() != in.position() % kBlockTokens) {
     return corrupt("open");
   }
-  TRY(const BlockKey last, block_key(in.kv_last()));
-  return KvChain{last, {in.open().begin(), in.open().end()}};
+  if (in.kv_first().empty() != (in.position() < kBlockTokens)) {
+    return corrupt("kv_first");
+  }
+  KvChain chain;
+  TRY(chain.last, block_key(in.kv_last()));
+  chain.open.assign(in.open().begin(), in.open().end());
+  chain.lineage = in.kv_lineage();
+  if (!in.kv_first().empty()) {
+    TRY(chain.first, block_key(in.kv_first()));
+  }
+  return chain;
 }
 
 // Blocks of a sequence are stored or not from its beginning on.
@@ -180,6 +189,10 @@ void put(const Handover& handover, wire::Handover& out) {
   if (names_blocks(handover)) {
     out.set_kv_last(bytes_of(handover.chain.last));
     out.mutable_open()->Assign(handover.chain.open.begin(), handover.chain.open.end());
+    out.set_kv_lineage(handover.chain.lineage);
+    if (handover.chain.first) {
+      out.set_kv_first(bytes_of(*handover.chain.first));
+    }
   }
 }
 

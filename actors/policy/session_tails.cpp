@@ -30,6 +30,18 @@ bool may_serve(const ReuseAsk& ask, const Basis& basis) {
   return ask.basis ? *ask.basis == basis : ask.mode == basis.mode;
 }
 
+// Where the request goes on from it; 0: nowhere.
+Position position_behind(const SessionTail& tail,
+                         const ReuseAsk& ask,
+                         const std::function<TokenId(Position)>& token) {
+  const Position begin = tail.end / kBlockTokens * kBlockTokens;
+  const Position shared = begin + agreement(tail, begin, ask.total, token);
+  const Position position = std::min(shared, ask.total - 1);
+  const bool is_within = ask.total >= tail.sampled && position >= tail.end - kTailRewind &&
+                         position >= tail.basis.hit && position >= begin;
+  return is_within && may_serve(ask, tail.basis) ? position : 0;
+}
+
 }  // namespace
 
 void TailDirectory::add(SessionTail tail, const TailPlace& place, Instant until) {
@@ -40,18 +52,38 @@ void TailDirectory::add(SessionTail tail, const TailPlace& place, Instant until)
   if (tails_.size() >= most_) {
     erase(tails_.begin());
   }
-  const BlockKey last = tail.last;
   const auto entry = tails_.emplace(until, Known{std::move(tail), place});
-  behind_.emplace(last, entry);
+  const SessionTail& added = entry->second.tail;
+  behind_[added.last].push_back(entry);
+  if (added.end >= kBlockTokens) {
+    ++lengths_[added.first][added.end / kBlockTokens];
+  }
   places_.emplace(place, entry);
 }
 
 void TailDirectory::erase(Tails::iterator tail) {
-  const auto [begin, end] = behind_.equal_range(tail->second.tail.last);
-  behind_.erase(
-      std::find_if(begin, end, [tail](const auto& entry) { return entry.second == tail; }));
+  const SessionTail& gone = tail->second.tail;
+  const auto behind = behind_.find(gone.last);
+  std::erase(behind->second, tail);
+  if (behind->second.empty()) {
+    behind_.erase(behind);
+  }
+  if (gone.end >= kBlockTokens) {
+    forget_length(gone);
+  }
   places_.erase(tail->second.place);
   tails_.erase(tail);
+}
+
+void TailDirectory::forget_length(const SessionTail& gone) {
+  const auto lengths = lengths_.find(gone.first);
+  const auto length = lengths->second.find(gone.end / kBlockTokens);
+  if (--length->second == 0) {
+    lengths->second.erase(length);
+  }
+  if (lengths->second.empty()) {
+    lengths_.erase(lengths);
+  }
 }
 
 void TailDirectory::drop(const TailPlace& place) {
@@ -76,25 +108,33 @@ void TailDirectory::expire(Instant now) {
   }
 }
 
-std::optional<TailHit> TailDirectory::find(const ReuseAsk& ask,
-                                           const BlockKey& root,
-                                           std::span<const BlockKey> keys,
-                                           const std::function<TokenId(Position)>& token) const {
+std::optional<TailHit> TailDirectory::find(
+    const ReuseAsk& ask,
+    const BlockKey& root,
+    std::span<const BlockKey> keys,
+    const std::function<TokenId(Position)>& token,
+    const std::function<bool(const SessionTail&)>& may_be) const {
   std::optional<TailHit> best;
-  for (std::size_t blocks = tails_.empty() ? 0 : keys.size() + 1; blocks-- > 0 && !best;) {
-    const auto begin = static_cast<Position>(blocks) * kBlockTokens;
-    const auto [first, last] = behind_.equal_range(blocks == 0 ? root : keys[blocks - 1]);
-    for (auto entry = first; entry != last; ++entry) {
-      const Known& known = entry->second->second;
-      const Position shared = begin + agreement(known.tail, begin, ask.total, token);
-      const Position position = std::min(shared, ask.total - 1);
-      const bool is_within = ask.total >= known.tail.sampled &&
-                             position >= known.tail.end - kTailRewind && position > 0 &&
-                             position >= known.tail.basis.hit && position >= begin;
-      if (is_within && may_serve(ask, known.tail.basis) && (!best || position > best->position)) {
+  const auto look = [&](const BlockKey& last) {
+    const auto there = behind_.find(last);
+    for (std::size_t t = 0; there != behind_.end() && t < there->second.size(); ++t) {
+      const Known& known = there->second[t]->second;
+      const Position position = position_behind(known.tail, ask, token);
+      if (position > (best ? best->position : 0) && may_be(known.tail)) {
         best = TailHit{known.place, position, known.tail.basis};
       }
     }
+  };
+  if (const auto lengths = keys.empty() ? lengths_.end() : lengths_.find(keys.front());
+      lengths != lengths_.end()) {
+    for (auto next = lengths->second.upper_bound(std::ssize(keys));
+         next != lengths->second.begin() && !best;) {
+      --next;
+      look(keys[static_cast<std::size_t>(next->first - 1)]);
+    }
+  }
+  if (!best) {
+    look(root);
   }
   return best;
 }

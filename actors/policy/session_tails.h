@@ -2,9 +2,9 @@
 // (window rings, open block) when its prompt or its answer ended. Which one serves a request, and
 // what the request's rows and basis are then.
 //
-// A tail is found by the tokens it stands behind: the key of its last whole block and the tokens
-// since. It serves the end of what it shares with the request, up to kTailReach positions before
-// its own end, but never in another block.
+// A tail is found by the tokens it stands behind: the keys of its first and last whole block and
+// the tokens since. It serves the end of what it shares with the request, up to kTailReach
+// positions before its own end, but never in another block.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "actors/policy/kv_reuse.h"
@@ -32,6 +33,8 @@ struct SessionTail {
   Position end = 0;           // computed positions
   Position sampled = 0;  // the first position that was sampled: what came before may be cut off
   Basis basis{};
+  BlockKey first;              // of the first whole block, or the root
+  std::uint64_t lineage = 0;   // of its whole blocks, as the session took and computed them
   std::uint64_t identity = 0;  // of all of the above; its bytes begin with it
 };
 
@@ -61,12 +64,14 @@ class TailDirectory {
   void drop_if(const std::function<bool(NodeId)>& is_lost);
   void expire(Instant now);
 
-  // The one that reaches furthest. `token`: of the request, below `ask.total`; `keys` of its whole
-  // blocks behind `root`.
+  // The one that reaches furthest, of those that `may_be` allows. `token`: of the request, below
+  // `ask.total`; `keys` of its whole blocks behind `root`. Looks at most once for every length that
+  // tails with the same first block have.
   std::optional<TailHit> find(const ReuseAsk& ask,
                               const BlockKey& root,
                               std::span<const BlockKey> keys,
-                              const std::function<TokenId(Position)>& token) const;
+                              const std::function<TokenId(Position)>& token,
+                              const std::function<bool(const SessionTail&)>& may_be) const;
 
   std::size_t size() const { return tails_.size(); }
 
@@ -80,10 +85,13 @@ class TailDirectory {
   using Tails = std::multimap<Instant, Known>;
 
   void erase(Tails::iterator tail);
+  void forget_length(const SessionTail& gone);
 
   std::size_t most_;
   Tails tails_;
-  std::multimap<BlockKey, Tails::iterator> behind_;  // by last block
+  std::unordered_map<BlockKey, std::vector<Tails::iterator>> behind_;  // by last block
+  // By first block: whole blocks of tails, and how many have so many.
+  std::unordered_map<BlockKey, std::map<Position, std::size_t>> lengths_;
   std::map<TailPlace, Tails::iterator> places_;
 };
 

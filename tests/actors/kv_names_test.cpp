@@ -46,7 +46,7 @@ TEST_CASE("token by token an answer names the blocks that the next prompt asks f
     CAPTURE(known);
     const std::vector<TokenId> before(tokens.begin(), tokens.begin() + known);
     const Submission submission = split(before, known);
-    KvChain chain = chain_of(name_blocks(kRoot, submission), submission);
+    KvChain chain = chain_of(name_blocks(kRoot, submission), submission, 9);
     auto number = static_cast<std::size_t>(known) / kBlockTokens;
     for (auto at = static_cast<std::size_t>(known); at < tokens.size(); ++at) {
       if (const auto block = extend(chain, tokens[at])) {
@@ -58,6 +58,9 @@ TEST_CASE("token by token an answer names the blocks that the next prompt asks f
       }
     }
     CHECK(number == next.keys.size());
+    CHECK(chain.first == next.keys.front());
+    CHECK(chain.last == next.keys.back());
+    CHECK(chain.lineage == 9);
   }
 }
 

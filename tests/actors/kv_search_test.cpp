@@ -37,9 +37,11 @@ SessionTail tail_behind(const KvPrompt& prompt,
   tail.last = prompt.names.keys[blocks - 1];
   tail.end = static_cast<Position>(blocks) * kBlockTokens;
   tail.sampled = tail.end;
+  tail.first = prompt.names.keys[0];
   tail.basis.hit = hit;
   tail.basis.replay_floor = hit;
   tail.basis.lineage = lineages[static_cast<std::size_t>(hit / kBlockTokens)];
+  tail.lineage = lineages.back();
   return tail;
 }
 
@@ -52,6 +54,7 @@ TEST_CASE("a search looks every leading block up once, and few others, whatever 
   KvSearch search(shelf, kReach);
   for (std::uint32_t t = 0; t < 1'000; ++t) {
     SessionTail other = tail_behind(prompt, shelf, 0, 1 + 7 * t);
+    other.first.bytes[0] ^= std::byte{1};
     other.last.bytes[0] ^= std::byte{1};
     search.tails().add(other, {NodeId{1}, BufferKey{t + 1}}, kNow);
   }
@@ -83,6 +86,27 @@ TEST_CASE("a damaged block ends hits for some seconds, one that was not there do
     const Instant later = kNow + std::chrono::seconds(11);
     CHECK(search.find(prompt.submission, prompt.names, later).found.reuse.hit == 896);
   }
+}
+
+TEST_CASE("a tail behind a bounded hit is served with the blocks of its session, and no others") {
+  KvShelf shelf;
+  const KvPrompt prompt(7);
+  prompt.shelve(shelf, Provenance::kBounded);
+  KvSearch search(shelf, kReach);
+  const SessionTail tail = tail_behind(prompt, shelf, 256, 6);
+  search.tails().add(tail, {NodeId{1}, BufferKey{1}}, kNow);
+  const KvHit hit = search.find(prompt.submission, prompt.names, kNow);
+  REQUIRE(hit.found.tail.has_value());
+  CHECK(hit.found.lineage == tail.lineage);
+  // A session with another floor computed the same tokens, and its block was stored first.
+  shelf.blocks.at(prompt.names.keys[4]).crc ^= 1;
+  CHECK_FALSE(search.find(prompt.submission, prompt.names, kNow).found.tail.has_value());
+  // That session's own tail is served.
+  search.tails().add(tail_behind(prompt, shelf, 384, 6), {NodeId{1}, BufferKey{2}}, kNow);
+  CHECK(search.find(prompt.submission, prompt.names, kNow).found.tail->buffer == BufferKey{2});
+  // An exact record is not what it computed either.
+  shelf.blocks.at(prompt.names.keys[4]).provenance = Provenance::kExact;
+  CHECK_FALSE(search.find(prompt.submission, prompt.names, kNow).found.tail.has_value());
 }
 
 TEST_CASE("a tail of a session that looked back without bounds is served with exact blocks") {

@@ -88,17 +88,44 @@ TEST_CASE("a hand-over tells where the names of its blocks go on") {
   sent.buffer = BufferKey{5};
   sent.position = 702;
   sent.answered = 3;
-  sent.chain = chain_of(*placement->kv, *placement->submission);
+  sent.chain = chain_of(*placement->kv, *placement->submission, 31);
   REQUIRE(sent.chain.open.size() == 62);
   const auto joined =
       wire_codec::decode<JoinDecode>(wire_codec::encode(JoinDecode{sent, 0, {}}, kNow), kNow);
   REQUIRE(joined.has_value());
   CHECK(joined->handover.chain.last == placement->kv->keys.back());
+  CHECK(joined->handover.chain.first == placement->kv->keys.front());
+  CHECK(joined->handover.chain.lineage == 31);
   CHECK(joined->handover.chain.open == sent.chain.open);
   const auto done =
       wire_codec::decode<PrefillDone>(wire_codec::encode(PrefillDone{sent}, kNow), kNow);
   REQUIRE(done.has_value());
   CHECK(done->handover.chain.open == sent.chain.open);
+}
+
+TEST_CASE("a hand-over of less than a block names its root alone") {
+  auto submission = *placement_behind_a_hit()->submission;
+  submission.prompt = std::make_shared<const std::vector<TokenId>>(100, 5);
+  submission.forced.clear();
+  auto placement = *placement_behind_a_hit();
+  placement.span = {100, 100, BasisMode::kBounded, {}};
+  const KvNames names{placement.kv->root};
+  placement.submission = std::make_shared<const Submission>(submission);
+  Handover sent;
+  sent.placement = std::make_shared<const Placement>(placement);
+  sent.buffer = BufferKey{5};
+  sent.position = 100;
+  sent.answered = 1;
+  sent.chain = chain_of(names, submission, 0);
+  const std::string bytes = wire_codec::encode(PrefillDone{sent}, kNow);
+  const auto done = wire_codec::decode<PrefillDone>(bytes, kNow);
+  REQUIRE(done.has_value());
+  CHECK_FALSE(done->handover.chain.first.has_value());
+  CHECK(done->handover.chain.last == names.root);
+  wire::Handover damaged;
+  REQUIRE(damaged.ParseFromString(bytes));
+  damaged.set_kv_first(damaged.kv_last());
+  CHECK_FALSE(wire_codec::decode<PrefillDone>(damaged.SerializeAsString(), kNow).has_value());
 }
 
 TEST_CASE("a shortened hit survives the wire, one that is out of order does not") {

@@ -2,6 +2,7 @@
 #include "actors/policy/session_tails.h"
 
 #include <doctest/doctest.h>
+#include <functional>
 #include <numeric>
 #include <string>
 
@@ -32,7 +33,8 @@ SessionTail tail_of(const std::vector<TokenId>& tokens, Basis basis = {}, Positi
           {tokens.begin() + static_cast<std::ptrdiff_t>(blocks * kBlockTokens), tokens.end()},
           static_cast<Position>(tokens.size()),
           sampled,
-          basis};
+          basis,
+          key(blocks > 0 ? 1 : 0)};
 }
 
 struct Bed {
@@ -45,10 +47,15 @@ struct Bed {
     for (int b = 1; b <= std::ssize(tokens) / kBlockTokens; ++b) {
       keys.push_back(key(b));
     }
-    return directory.find(ask, key(0), keys, [&tokens](Position p) {
-      return tokens.at(static_cast<std::size_t>(p));
-    });
+    return directory.find(
+        ask,
+        key(0),
+        keys,
+        [&tokens](Position p) { return tokens.at(static_cast<std::size_t>(p)); },
+        may_be);
   }
+
+  std::function<bool(const SessionTail&)> may_be = [](const SessionTail&) { return true; };
 };
 
 }  // namespace
@@ -95,6 +102,29 @@ TEST_CASE("of several tails the one that reaches furthest serves") {
   bed.directory.add(tail_of(numbers(304)), {NodeId{1}, BufferKey{2}}, kNow);
   CHECK(bed.find(numbers(500))->place == kPlace);
   CHECK(bed.find(numbers(306))->position == 305);
+}
+
+TEST_CASE("where the best tail is not allowed, the next best serves") {
+  Bed bed;
+  SessionTail tail = tail_of(numbers(310));
+  for (std::uint64_t lineage = 1; lineage < 4; ++lineage) {
+    tail.lineage = lineage;
+    bed.directory.add(tail, {NodeId{1}, BufferKey{lineage}}, kNow);
+  }
+  bed.directory.add(tail_of(numbers(130)), kPlace, kNow);
+  bed.may_be = [](const SessionTail& one) { return one.lineage == 2; };
+  CHECK(bed.find(numbers(500))->place.buffer == BufferKey{2});
+  bed.may_be = [](const SessionTail& one) { return one.lineage == 0; };
+  CHECK(bed.find(numbers(500))->place == kPlace);
+}
+
+TEST_CASE("a session without a whole block is found, beside those that have some") {
+  Bed bed;
+  bed.directory.add(tail_of(numbers(100)), kPlace, kNow);
+  bed.directory.add(tail_of(numbers(400)), {NodeId{1}, BufferKey{1}}, kNow);
+  CHECK(bed.find(numbers(120))->position == 100);
+  CHECK(bed.find(numbers(300))->position == 100);
+  CHECK(bed.find(numbers(600))->position == 400);
 }
 
 TEST_CASE("another mode, and for a later attempt another basis, is not served") {
