@@ -9,51 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "actors/ledger.h"
 #include "actors/placement.h"
 #include "actors/policy/request_machine.h"
 
 namespace shoal {
 namespace {
-
-struct Entry {
-  SubmissionPtr submission;
-  PlacementPtr placement;          // null until accepted
-  std::optional<SiteRef> prefill;  // who works on it, or holds its KV for decode
-  std::optional<SiteRef> decode;
-  std::optional<Handover> offered;  // waits to be fetched, so decode can be placed again
-  int handovers = 0;
-  RequestState state = RequestState::kReceived;
-  Instant entered{};
-  Instant due{};
-
-  AttemptKey key() const { return {submission->request, submission->attempt}; }
-};
-
-// What an event brings besides its name.
-struct Cause {
-  Error error{};
-  bool retry = false;
-  std::optional<Nanos> retry_after{};
-  const Handover* handover = nullptr;
-  bool broke = false;  // whoever had it could not go on
-  std::int64_t tokens = 0;
-  TimelineFields fields{};  // of the timeline, beside what is above
-};
-
-TimelineFields timeline_fields(const Entry& entry, const Cause& cause) {
-  TimelineFields fields = cause.fields;
-  if (!cause.error.message.empty()) {
-    fields.push_back({"code", std::string(to_string(cause.error.code))});
-    fields.push_back({"reason", cause.error.message});
-    fields.push_back({"retry", std::int64_t{cause.retry}});
-    if (cause.retry_after) {
-      fields.push_back({"retry_after_ns", cause.retry_after->count()});
-    }
-  } else if (is_terminal(entry.state)) {
-    fields.push_back({"tokens", cause.tokens});
-  }
-  return fields;
-}
 
 struct Router {
   static inline const char* name = "router";
@@ -61,7 +22,7 @@ struct Router {
   PartSeat seat;
   std::optional<CostModel> cost;
   PlacementLimits limits;
-  std::map<RequestId, Entry> ledger;
+  std::map<RequestId, LedgerEntry> ledger;
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -96,25 +57,20 @@ struct Router {
   void refused(const AttemptRefused& m);
   void look_at_deadlines();
 
-  void place(Entry& entry, const KvFound& found);
-  void tell_basis_changed(const Entry& entry) const;
-  void tell_tail_refused(const Entry& entry, Code code) const;
-  Entry* find(const AttemptKey& key);
-  bool site_lost(const Entry& entry) const;
-  bool can_hand_over_again(const Entry& entry) const;
-  void lose(const Entry& entry, Error error, bool decode_only);
-  void lose_with_site(const Entry& entry);
-  void expire(const Entry& entry);
-  bool on(const AttemptKey& key, RequestEvent event, const Cause& cause);
-  void apply(Entry& entry, RequestEvent event, const Cause& cause);
-  void log_state(const Entry& entry, RequestEvent event, const Cause& cause) const;
-  NodeId place_of(const Entry& entry, RequestEvent event) const;
-  void note(const Entry& entry, NodeId node, std::string_view event, TimelineFields fields) const;
-  void tell_end(const Entry& entry, std::int64_t tokens) const;
-  void execute(Entry& entry, std::uint8_t commands, const Cause& cause);
-  void report(const Entry& entry, const Cause& cause);
+  void place(LedgerEntry& entry, const KvFound& found);
+  void tell_tail_refused(const LedgerEntry& entry, Code code) const;
+  LedgerEntry* find(const AttemptKey& key);
+  bool site_lost(const LedgerEntry& entry) const;
+  bool can_hand_over_again(const LedgerEntry& entry) const;
+  void lose(const LedgerEntry& entry, Error error, bool decode_only);
+  void lose_with_site(const LedgerEntry& entry);
+  void expire(const LedgerEntry& entry);
+  bool on(const AttemptKey& key, RequestEvent event, const LedgerCause& cause);
+  void apply(LedgerEntry& entry, RequestEvent event, const LedgerCause& cause);
+  void tell_end(const LedgerEntry& entry, std::int64_t tokens) const;
+  void execute(LedgerEntry& entry, std::uint8_t commands, const LedgerCause& cause);
+  void report(const LedgerEntry& entry, const LedgerCause& cause);
   void release_everywhere(const AttemptKey& key);
-  void count_end(const Entry& entry, const Cause& cause);
   void forget_if_over(RequestId request);
   void count_open() const;
 };
@@ -135,8 +91,8 @@ void Router::submit(const Submit& message) {
   }
   ++seat.node->metrics.attempts;
   const Instant now = seat.node->now();
-  Entry& entry = ledger[submission->request];
-  entry = Entry{};
+  LedgerEntry& entry = ledger[submission->request];
+  entry = LedgerEntry{};
   entry.submission = submission;
   entry.entered = now;
   entry.due = state_due(entry.state, now, submission->deadline, seat.node->options.request_limits);
@@ -144,7 +100,7 @@ void Router::submit(const Submit& message) {
   seat.node->log.event(LogLevel::kDebug,
                        "request.received",
                        {{"request", submission->request}, {"attempt", submission->attempt}});
-  note(entry, seat.wiring->self, "received", timeline_fields(*submission, now));
+  note(seat, entry, seat.wiring->self, "received", timeline_fields(*submission, now));
   if (const auto checked = check_submission(*submission, limits); !checked) {
     on(entry.key(), RequestEvent::kRefused, {.error = checked.error()});
   } else if (seat.wiring->kv_client) {
@@ -155,7 +111,7 @@ void Router::submit(const Submit& message) {
 }
 
 void Router::kv_found(const KvFound& message) {
-  Entry* entry = find(message.key);
+  LedgerEntry* entry = find(message.key);
   if (entry != nullptr && entry->placement == nullptr) {
     place(*entry, message);
   }
@@ -164,7 +120,7 @@ void Router::kv_found(const KvFound& message) {
 // The node that prefills it could not load all of its hit, and goes on behind what it could. Its
 // store is not this one's: what it could not read may still seem to be there.
 void Router::kv_shortened(const KvShortened& message) {
-  Entry* entry = find(message.found.key);
+  LedgerEntry* entry = find(message.found.key);
   if (entry == nullptr || entry->state != RequestState::kQueued) {
     return;
   }
@@ -176,37 +132,23 @@ void Router::kv_shortened(const KvShortened& message) {
   Placement placement = *entry->placement;
   start_behind(placement, message.found, *cost);
   entry->placement = std::make_shared<const Placement>(std::move(placement));
-  note(*entry,
+  note(seat,
+       *entry,
        entry->prefill ? entry->prefill->node : seat.wiring->self,
        "hit_shortened",
        {{"cached", entry->placement->cached},
         {"before", before},
         {"hit", entry->placement->basis.hit},
         {"reason", message.cause.message}});
-  tell_basis_changed(*entry);
+  tell_basis_changed(seat, *entry);
 }
 
-void Router::place(Entry& entry, const KvFound& found) {
+void Router::place(LedgerEntry& entry, const KvFound& found) {
   Placement placement = make_placement(entry.submission, limits, *cost, found);
   placement.router = seat.wiring->self;
   entry.placement = std::make_shared<const Placement>(std::move(placement));
-  tell_basis_changed(entry);
+  tell_basis_changed(seat, entry);
   on(entry.key(), RequestEvent::kAccepted, {.fields = timeline_fields(*entry.placement)});
-}
-
-// Blocks that the attempts before took are gone, or others are in their place.
-void Router::tell_basis_changed(const Entry& entry) const {
-  const std::optional<Basis>& before = entry.submission->basis;
-  const Basis& basis = entry.placement->basis;
-  if (before && *before != basis) {
-    seat.node->log.event(LogLevel::kWarning,
-                         "request.basis_changed",
-                         {{"request", entry.submission->request},
-                          {"attempt", entry.submission->attempt},
-                          {"hit", basis.hit},
-                          {"before", before->hit}});
-    note(entry, seat.wiring->self, "basis_changed", {{"hit", basis.hit}, {"before", before->hit}});
-  }
 }
 
 // Work that was under way on a node that is lost is tried again; answers that no gateway waits for
@@ -232,34 +174,34 @@ void Router::rewire(const Rewire& message) {
   count_open();
 }
 
-bool Router::site_lost(const Entry& entry) const {
+bool Router::site_lost(const LedgerEntry& entry) const {
   return (entry.prefill && seat.wiring->lost(*entry.prefill)) ||
          (entry.decode && seat.wiring->lost(*entry.decode));
 }
 
 // The KV is still on offer where it was computed: another rank can have it.
-bool Router::can_hand_over_again(const Entry& entry) const {
+bool Router::can_hand_over_again(const LedgerEntry& entry) const {
   return entry.state == RequestState::kHandingOver && entry.offered &&
          entry.handovers < kMostHandovers && !(entry.prefill && seat.wiring->lost(*entry.prefill));
 }
 
 // `decode_only`: what prefill did for it may be left.
-void Router::lose(const Entry& entry, Error error, bool decode_only) {
+void Router::lose(const LedgerEntry& entry, Error error, bool decode_only) {
   const bool again = decode_only && can_hand_over_again(entry);
   on(entry.key(),
      again ? RequestEvent::kDecodeLost : RequestEvent::kLost,
      {.error = std::move(error), .retry = true, .broke = true});
 }
 
-void Router::lose_with_site(const Entry& entry) {
+void Router::lose_with_site(const LedgerEntry& entry) {
   lose(entry, Error{Code::kPeerLost, "the node that worked on it was lost"}, true);
 }
 
 // A balancer may know an older or a newer session than this part does.
 void Router::prefill_placed(const PrefillPlaced& message) {
-  if (Entry* entry = find(message.key)) {
+  if (LedgerEntry* entry = find(message.key)) {
     entry->prefill = message.site;
-    note(*entry, seat.wiring->self, "prefill_placed", {{"to_node", message.site.node.value}});
+    note(seat, *entry, seat.wiring->self, "prefill_placed", {{"to_node", message.site.node.value}});
     if (site_lost(*entry)) {
       lose_with_site(*entry);
     }
@@ -267,12 +209,13 @@ void Router::prefill_placed(const PrefillPlaced& message) {
 }
 
 void Router::decode_placed(const DecodePlaced& message) {
-  if (Entry* entry = find(message.key)) {
+  if (LedgerEntry* entry = find(message.key)) {
     entry->decode = message.site;
     const TimelineFields fields = {{"to_node", message.site.node.value},
                                    {"handover", entry->handovers}};
     if (entry->state == RequestState::kHandingOver) {
-      note(*entry, seat.wiring->self, "decode_placed", fields);  // the group before had no room
+      // The group before had no room.
+      note(seat, *entry, seat.wiring->self, "decode_placed", fields);
     } else {
       on(message.key, RequestEvent::kDecodePlaced, {.fields = fields});
     }
@@ -284,13 +227,13 @@ void Router::decode_placed(const DecodePlaced& message) {
 
 // A node that it was taken from again says nothing about it.
 void Router::decode_joined(const DecodeJoined& message) {
-  const Entry* entry = find(message.key);
+  const LedgerEntry* entry = find(message.key);
   if (entry != nullptr && entry->decode && entry->decode->node == message.node) {
     on(message.key, RequestEvent::kDecodeJoined, {.fields = {{"rank", message.rank}}});
   }
 }
 
-Entry* Router::find(const AttemptKey& key) {
+LedgerEntry* Router::find(const AttemptKey& key) {
   const auto entry = ledger.find(key.request);
   const bool known = entry != ledger.end() && entry->second.submission->attempt == key.attempt;
   return known ? &entry->second : nullptr;
@@ -299,7 +242,7 @@ Entry* Router::find(const AttemptKey& key) {
 // From another process a hand-over names its placement only.
 void Router::prefill_done(const PrefillDone& message) {
   Handover handover = message.handover;
-  if (const Entry* entry = find(handover.key())) {
+  if (const LedgerEntry* entry = find(handover.key())) {
     handover.placement = entry->placement;
     const bool stays = handover.buffer == BufferKey{};
     on(handover.key(),
@@ -316,7 +259,7 @@ void Router::answer_done(const AnswerDone& message) {
 }
 
 void Router::lost(const AttemptLost& message) {
-  const Entry* entry = find(message.key);
+  const LedgerEntry* entry = find(message.key);
   const bool from_elsewhere =
       entry == nullptr ||
       (message.decode && !(entry->decode && entry->decode->node == *message.decode));
@@ -327,7 +270,7 @@ void Router::lost(const AttemptLost& message) {
 }
 
 // What a device refused to go on from is no better the next time.
-void Router::tell_tail_refused(const Entry& entry, Code code) const {
+void Router::tell_tail_refused(const LedgerEntry& entry, Code code) const {
   if (entry.placement && entry.placement->tail && code == Code::kCorrupt) {
     notify(seat.wiring->kv_client,
            KvLoadFailed{entry.placement, entry.placement->span.reuse.hit, code});
@@ -373,7 +316,7 @@ void Router::look_at_deadlines() {
   }
 }
 
-void Router::expire(const Entry& entry) {
+void Router::expire(const LedgerEntry& entry) {
   const std::string state(to_string(entry.state));
   const bool deadline = seat.node->now() >= entry.submission->deadline;
   const Error error =
@@ -383,8 +326,8 @@ void Router::expire(const Entry& entry) {
 }
 
 // False: the ledger has no such attempt. Work that arrives for it is dropped with the message.
-bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
-  Entry* entry = find(key);
+bool Router::on(const AttemptKey& key, RequestEvent event, const LedgerCause& cause) {
+  LedgerEntry* entry = find(key);
   if (entry == nullptr) {
     return false;
   }
@@ -393,8 +336,8 @@ bool Router::on(const AttemptKey& key, RequestEvent event, const Cause& cause) {
   return true;
 }
 
-void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
-  const NodeId node = place_of(entry, event);
+void Router::apply(LedgerEntry& entry, RequestEvent event, const LedgerCause& cause) {
+  const NodeId node = place_of(seat, entry, event);
   const RequestStep step = next_step(entry.state, event);
   if (!step.ignored.empty()) {
     seat.node->log.event(LogLevel::kDebug,
@@ -415,10 +358,10 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
   entry.due = state_due(
       step.next, entry.entered, entry.submission->deadline, seat.node->options.request_limits);
   ++seat.progress;
-  log_state(entry, event, cause);
-  note(entry, node, to_string(event), timeline_fields(entry, cause));
+  log_state(seat, entry, event, cause);
+  note(seat, entry, node, to_string(event), timeline_fields(entry, cause));
   if (is_terminal(entry.state)) {
-    count_end(entry, cause);
+    count_end(seat, entry, cause);
   }
   if (event == RequestEvent::kAnswerDone) {
     tell_end(entry, cause.tokens);
@@ -427,7 +370,7 @@ void Router::apply(Entry& entry, RequestEvent event, const Cause& cause) {
 
 // An empty run where the answer ends: tokens came to the gateway on another link, which may have
 // been lost with the last of them. A stream that has them all is over and hears nothing of it.
-void Router::tell_end(const Entry& entry, std::int64_t tokens) const {
+void Router::tell_end(const LedgerEntry& entry, std::int64_t tokens) const {
   const Submission& submission = *entry.submission;
   TokenRun end;
   end.request = submission.request;
@@ -437,74 +380,7 @@ void Router::tell_end(const Entry& entry, std::int64_t tokens) const {
          TokenBatch{submission.shard, {std::move(end)}});
 }
 
-void Router::log_state(const Entry& entry, RequestEvent event, const Cause& cause) const {
-  const Submission& submission = *entry.submission;
-  const std::string name = "request." + std::string(to_string(entry.state));
-  if (!cause.error.message.empty()) {
-    seat.node->log.event(cause.error.code == Code::kInternal ? LogLevel::kError : LogLevel::kInfo,
-                         name,
-                         {{"request", submission.request},
-                          {"attempt", submission.attempt},
-                          {"event", to_string(event)},
-                          {"code", to_string(cause.error.code)},
-                          {"retry", cause.retry},
-                          {"reason", cause.error.message}});
-  } else if (is_terminal(entry.state)) {
-    seat.node->log.event(LogLevel::kInfo,
-                         name,
-                         {{"request", submission.request},
-                          {"attempt", submission.attempt},
-                          {"event", to_string(event)},
-                          {"tokens", cause.tokens}});
-  } else {
-    seat.node->log.event(LogLevel::kDebug,
-                         name,
-                         {{"request", submission.request},
-                          {"attempt", submission.attempt},
-                          {"event", to_string(event)}});
-  }
-}
-
-// Who told the router, or the router itself.
-NodeId Router::place_of(const Entry& entry, RequestEvent event) const {
-  switch (event) {
-    case RequestEvent::kPrefillStarted:
-    case RequestEvent::kPrefillDone:
-      return entry.prefill ? entry.prefill->node : seat.wiring->self;
-    case RequestEvent::kDecodeJoined:
-    case RequestEvent::kDecodeLost:
-      return entry.decode ? entry.decode->node : seat.wiring->self;
-    case RequestEvent::kAnswerDone:
-      return entry.decode    ? entry.decode->node
-             : entry.prefill ? entry.prefill->node
-                             : seat.wiring->self;
-    default:
-      return seat.wiring->self;
-  }
-}
-
-void Router::note(const Entry& entry,
-                  NodeId node,
-                  std::string_view event,
-                  TimelineFields fields) const {
-  const Submission& submission = *entry.submission;
-  RequestNoted noted{submission.request,
-                     submission.tenant,
-                     submission.choice,
-                     {{},
-                      node,
-                      submission.attempt,
-                      std::string(event),
-                      std::string(to_string(entry.state)),
-                      std::move(fields)}};
-  if (submission.gateway == seat.wiring->self) {
-    seat.node->note(noted);
-  } else {
-    notify(seat.wiring->at(submission.gateway).gateway, std::move(noted));
-  }
-}
-
-void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
+void Router::execute(LedgerEntry& entry, std::uint8_t commands, const LedgerCause& cause) {
   const NodeParts& parts = seat.wiring->here();
   if ((commands & kPlacePrefill) != 0) {
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
@@ -535,7 +411,7 @@ void Router::execute(Entry& entry, std::uint8_t commands, const Cause& cause) {
   }
 }
 
-void Router::report(const Entry& entry, const Cause& cause) {
+void Router::report(const LedgerEntry& entry, const LedgerCause& cause) {
   const Submission& submission = *entry.submission;
   notify(
       seat.wiring->at(submission.gateway).gateway,
@@ -549,24 +425,6 @@ void Router::release_everywhere(const AttemptKey& key) {
     notify(balancer, ReleaseAttempt{key});
   }
   notify(seat.wiring->here().decode_balancer, ReleaseAttempt{key});
-}
-
-void Router::count_end(const Entry& entry, const Cause& cause) {
-  NodeMetrics& metrics = seat.node->metrics;
-  switch (entry.state) {
-    case RequestState::kFinished:
-      ++metrics.finished;
-      break;
-    case RequestState::kCancelled:
-      ++metrics.cancelled;
-      break;
-    case RequestState::kExpired:
-      ++metrics.expired;
-      break;
-    default:
-      ++metrics.failed[static_cast<std::size_t>(cause.error.code)];
-      break;
-  }
 }
 
 void Router::forget_if_over(RequestId request) {
