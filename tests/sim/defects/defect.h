@@ -62,6 +62,9 @@ class Defect {
   // Takes an index page for a segment's whatever its checksum.
   virtual bool trusts_index_pages() { return false; }
 
+  // Takes what came for the tail that was asked for, whatever it says it is.
+  virtual bool trusts_tails() { return false; }
+
   // What was read of a segment.
   virtual void on_segment(transport::SegmentNews&) {}
 

@@ -10,6 +10,7 @@
 #include "actors/policy/health.h"
 #include "actors/policy/membership.h"
 #include "actors/stream.h"
+#include "actors/tail_copy.h"
 #include "kernels/kv_arena.h"
 #include "schemas/checksum.h"
 #include "tests/sim/defects/defect.h"
@@ -24,6 +25,7 @@
 #define ON_TOKENS "_ZN5shoal6Stream9on_tokensENS_8TokenRunENSt6chrono10time_pointINS2_3_V212steady_clockENS2_8durationIlSt5ratioILl1ELl1000000000EEEEEE"
 #define HEALTH_OF "_ZN5shoal9health_ofERKNS_9PartPulseERKNS_12HealthLimitsENSt6chrono10time_pointINS6_3_V212steady_clockENS6_8durationIlSt5ratioILl1ELl1000000000EEEEEE"
 #define CHECK_KV_IMAGE "_ZN5shoal14check_kv_imageERKNS_8HandoverERKSt6vectorISt4byteSaIS4_EE"
+#define CHECK_TAIL "_ZN5shoal10check_tailERKNS_9TailPlaceERKSt6vectorISt4byteSaIS4_EE"
 #define GIVE_BLOCKS "_ZN5shoal7kernels7KvArena11give_blocksESt4spanIKNS_2IdINS_8BlockTagEjEELm18446744073709551615EE"
 #define FIND_MEMBER "_ZNK5shoal4View4findENS_2IdINS_7NodeTagEjEE"
 #define PICK_DECODE_RANK "_ZN5shoal16pick_decode_rankESt4spanIKNS_10DecodeRankELm18446744073709551615EERKNS_10DecodeNeedERKNS_9CostModelEl"
@@ -89,6 +91,17 @@ Result<void> stand_in_check_kv_image(const Handover& handover,
     }
   }
   return real_check_kv_image(handover, image);
+}
+
+Result<void> real_check_tail(const TailPlace& place, const std::vector<std::byte>& bytes)
+    REAL(CHECK_TAIL);
+Result<void> stand_in_check_tail(const TailPlace& place, const std::vector<std::byte>& bytes)
+    STAND_IN(CHECK_TAIL);
+
+Result<void> stand_in_check_tail(const TailPlace& place, const std::vector<std::byte>& bytes) {
+  Defect* defect = defect_at_work();
+  return defect != nullptr && defect->trusts_tails() ? Result<void>()
+                                                     : real_check_tail(place, bytes);
 }
 
 void real_give_blocks(kernels::KvArena* arena, std::span<const BlockId> blocks) REAL(GIVE_BLOCKS);
