@@ -65,53 +65,41 @@ bool settle_memory(World& world) {
 }  // namespace
 
 TEST_CASE("a second request of the same prompt starts behind the first one's blocks") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      const testing::Wanted wanted = story(seed, 700);
-      const testing::Answer cold = ask(world, wanted);
-      check_true(world, cold, wanted);
-      CHECK(cold.basis->hit == 0);
-      CHECK(cold.cached_tokens == 0);
-      const testing::Answer warm = ask(world, wanted);
-      check_true(world, warm, wanted);
-      CHECK(warm.basis->hit == 640);
-      CHECK(warm.basis->replay_floor == 512);
-      CHECK(warm.basis->lineage != 0);
-      CHECK(warm.cached_tokens == 640);
-      const testing::Answer again = ask(world, wanted);
-      CHECK(again.basis == warm.basis);
-      CHECK(again.tokens == warm.tokens);
-      CHECK(settle_memory(world));
-    }
-  }
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    const testing::Wanted wanted = story(seed, 700);
+    const testing::Answer cold = ask(world, wanted);
+    check_true(world, cold, wanted);
+    CHECK(cold.basis->hit == 0);
+    CHECK(cold.cached_tokens == 0);
+    const testing::Answer warm = ask(world, wanted);
+    check_true(world, warm, wanted);
+    CHECK(warm.basis->hit == 640);
+    CHECK(warm.basis->replay_floor == 512);
+    CHECK(warm.basis->lineage != 0);
+    CHECK(warm.cached_tokens == 640);
+    const testing::Answer again = ask(world, wanted);
+    CHECK(again.basis == warm.basis);
+    CHECK(again.tokens == warm.tokens);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE(
     "a turn that follows at once starts behind all that is durable, whichever node stored it") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      testing::Wanted turn = story(seed, 300);
-      for (const Position hit : {Position{0}, Position{256}, Position{640}}) {
-        const RequestId request = world.clients(NodeId{0}).ask(turn);
-        REQUIRE(world.run_until_all_over(seconds(120)));
-        const testing::Answer answer = world.clients(NodeId{0}).answer(request);
-        check_true(world, answer, turn);
-        CHECK(answer.cached_tokens == hit);
-        CHECK(answer.attempts == 1);
-        const std::vector<TokenId> said = testing::wanted(7, 400, 1).prompt;
-        turn.prompt.insert(turn.prompt.end(), said.begin(), said.end());
-        world.run_for(std::chrono::milliseconds(300));
-      }
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    testing::Wanted turn = story(seed, 300);
+    for (const Position hit : {Position{0}, Position{256}, Position{640}}) {
+      const RequestId request = world.clients(NodeId{0}).ask(turn);
+      REQUIRE(world.run_until_all_over(seconds(120)));
+      const testing::Answer answer = world.clients(NodeId{0}).answer(request);
+      check_true(world, answer, turn);
+      CHECK(answer.cached_tokens == hit);
+      CHECK(answer.attempts == 1);
+      const std::vector<TokenId> said = testing::wanted(7, 400, 1).prompt;
+      turn.prompt.insert(turn.prompt.end(), said.begin(), said.end());
+      world.run_for(std::chrono::milliseconds(300));
     }
-  }
+  });
 }
 
 TEST_CASE("news of blocks that get lost cost the time until the stores look by themselves") {
@@ -134,22 +122,16 @@ TEST_CASE("news of blocks that get lost cost the time until the stores look by t
 }
 
 TEST_CASE("exact hits change no token") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      const testing::Wanted wanted = story(seed, 900, BasisMode::kExact);
-      const testing::Answer cold = ask(world, wanted);
-      const testing::Answer warm = ask(world, wanted);
-      check_true(world, warm, wanted);
-      CHECK(cold.basis->hit == 0);
-      CHECK(warm.basis->hit == 896);
-      CHECK(warm.tokens == cold.tokens);
-      CHECK(settle_memory(world));
-    }
-  }
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    const testing::Wanted wanted = story(seed, 900, BasisMode::kExact);
+    const testing::Answer cold = ask(world, wanted);
+    const testing::Answer warm = ask(world, wanted);
+    check_true(world, warm, wanted);
+    CHECK(cold.basis->hit == 0);
+    CHECK(warm.basis->hit == 896);
+    CHECK(warm.tokens == cold.tokens);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("an exact request takes no block that was computed behind a bounded replay") {
@@ -171,56 +153,43 @@ TEST_CASE("an exact request takes no block that was computed behind a bounded re
 }
 
 TEST_CASE("the next turn of a conversation starts behind its own answer") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      testing::Wanted turn = story(seed, 300, BasisMode::kBounded, 400);
-      const testing::Answer first = ask(world, turn);
-      check_true(world, first, turn);
-      REQUIRE(first.tokens.size() == 400);
-      turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());
-      turn.prompt.insert(turn.prompt.end(), {5, 6, 7});
-      turn.sampling.max_tokens = 20;
-      const testing::Answer second = ask(world, turn);
-      check_true(world, second, turn);
-      CHECK(second.basis->hit == 640);
-      CHECK(settle_memory(world));
-    }
-  }
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    testing::Wanted turn = story(seed, 300, BasisMode::kBounded, 400);
+    const testing::Answer first = ask(world, turn);
+    check_true(world, first, turn);
+    REQUIRE(first.tokens.size() == 400);
+    turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());
+    turn.prompt.insert(turn.prompt.end(), {5, 6, 7});
+    turn.sampling.max_tokens = 20;
+    const testing::Answer second = ask(world, turn);
+    check_true(world, second, turn);
+    CHECK(second.basis->hit == 640);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("an answer that a dying worker cut off keeps its hit, and its blocks go on") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      testing::Wanted wanted = story(seed, 500, BasisMode::kBounded, 300);
-      ask(world, wanted);
-      const RequestId request = world.clients(NodeId{0}).ask(wanted);
-      REQUIRE(
-          world.run([&] { return world.clients(NodeId{0}).answer(request).tokens.size() > 150; },
-                    seconds(60)));
-      for (std::uint32_t n = 0; n < world.size(); ++n) {
-        world.break_part(NodeId{n}, "decode_worker.0");
-      }
-      REQUIRE(world.run_until_all_over(seconds(120)));
-      world.run_for(seconds(1));
-      const testing::Answer resumed = world.clients(NodeId{0}).answer(request);
-      check_true(world, resumed, wanted);
-      CHECK(resumed.attempts == 2);
-      CHECK(resumed.basis->hit == 384);
-      CHECK(count_events(world, "request.basis_changed") == 0);
-      testing::Wanted next = wanted;
-      next.prompt.insert(next.prompt.end(), resumed.tokens.begin(), resumed.tokens.end());
-      CHECK(ask(world, next).basis->hit == 768);
-      CHECK(settle_memory(world));
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    testing::Wanted wanted = story(seed, 500, BasisMode::kBounded, 300);
+    ask(world, wanted);
+    const RequestId request = world.clients(NodeId{0}).ask(wanted);
+    REQUIRE(world.run([&] { return world.clients(NodeId{0}).answer(request).tokens.size() > 150; },
+                      seconds(60)));
+    for (std::uint32_t n = 0; n < world.size(); ++n) {
+      world.break_part(NodeId{n}, "decode_worker.0");
     }
-  }
+    REQUIRE(world.run_until_all_over(seconds(120)));
+    world.run_for(seconds(1));
+    const testing::Answer resumed = world.clients(NodeId{0}).answer(request);
+    check_true(world, resumed, wanted);
+    CHECK(resumed.attempts == 2);
+    CHECK(resumed.basis->hit == 384);
+    CHECK(count_events(world, "request.basis_changed") == 0);
+    testing::Wanted next = wanted;
+    next.prompt.insert(next.prompt.end(), resumed.tokens.begin(), resumed.tokens.end());
+    CHECK(ask(world, next).basis->hit == 768);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("a prefill node that dies between two turns loses no hit") {
@@ -243,24 +212,18 @@ TEST_CASE("a prefill node that dies between two turns loses no hit") {
 }
 
 TEST_CASE("a kv client that dies costs a pause") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      const testing::Wanted wanted = story(seed, 700);
-      ask(world, wanted);
-      for (std::uint32_t n = 0; n < world.size(); ++n) {
-        const RequestId request = world.clients(NodeId{0}).ask(wanted);
-        world.run_for(std::chrono::microseconds(world.random()() % 2'000));
-        world.break_part(NodeId{n}, "kv_client");
-        REQUIRE(world.run_until_all_over(seconds(120)));
-        check_true(world, world.clients(NodeId{0}).answer(request), wanted);
-      }
-      CHECK(settle_memory(world));
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    const testing::Wanted wanted = story(seed, 700);
+    ask(world, wanted);
+    for (std::uint32_t n = 0; n < world.size(); ++n) {
+      const RequestId request = world.clients(NodeId{0}).ask(wanted);
+      world.run_for(std::chrono::microseconds(world.random()() % 2'000));
+      world.break_part(NodeId{n}, "kv_client");
+      REQUIRE(world.run_until_all_over(seconds(120)));
+      check_true(world, world.clients(NodeId{0}).answer(request), wanted);
     }
-  }
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("nobody starts behind another tenant's blocks") {
@@ -277,82 +240,64 @@ TEST_CASE("nobody starts behind another tenant's blocks") {
 }
 
 TEST_CASE("damaged blocks are a miss, until they are stored anew") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      const testing::Wanted wanted = story(seed, 700);
-      ask(world, wanted);
-      damage_records(world);
-      const testing::Answer healed = ask(world, wanted);
-      check_true(world, healed, wanted);
-      CHECK(healed.basis->hit == 0);
-      CHECK(healed.attempts == 1);
-      // Every prefill node has to see the damage before it stores the block again.
-      Position hit = 0;
-      for (int turn = 0; turn < 4 && hit == 0; ++turn) {
-        world.run_for(seconds(15));
-        const testing::Answer next = ask(world, wanted);
-        check_true(world, next, wanted);
-        CHECK(next.attempts == 1);
-        hit = next.basis->hit;
-      }
-      CHECK(hit == 640);
-      CHECK(settle_memory(world));
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    const testing::Wanted wanted = story(seed, 700);
+    ask(world, wanted);
+    damage_records(world);
+    const testing::Answer healed = ask(world, wanted);
+    check_true(world, healed, wanted);
+    CHECK(healed.basis->hit == 0);
+    CHECK(healed.attempts == 1);
+    // Every prefill node has to see the damage before it stores the block again.
+    Position hit = 0;
+    for (int turn = 0; turn < 4 && hit == 0; ++turn) {
+      world.run_for(seconds(15));
+      const testing::Answer next = ask(world, wanted);
+      check_true(world, next, wanted);
+      CHECK(next.attempts == 1);
+      hit = next.basis->hit;
     }
-  }
+    CHECK(hit == 640);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("behind a damaged block a hit ends there, and the attempt goes on with what is below") {
-  for (const auto& nodes : kClusters) {
-    for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
-      for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-        CAPTURE(nodes.size());
-        CAPTURE(static_cast<int>(mode));
-        CAPTURE(seed);
-        World world(keeping(nodes, seed));
-        REQUIRE(world.run_until_whole());
-        const testing::Wanted wanted = story(seed, 900, mode);
-        const testing::Answer cold = ask(world, wanted);
-        damage_records(world, 5);
-        const testing::Answer shortened = ask(world, wanted);
-        check_true(world, shortened, wanted);
-        CHECK(shortened.attempts == 1);
-        CHECK(shortened.basis->hit == 640);
-        CHECK(shortened.cached_tokens == 640);
-        if (mode == BasisMode::kExact) {
-          CHECK(shortened.tokens == cold.tokens);
-        }
-        world.run_for(seconds(15));
-        CHECK(ask(world, wanted).basis->hit == 896);
-        CHECK(settle_memory(world));
+  for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+    CAPTURE(static_cast<int>(mode));
+    for_each_cluster(keeping, [mode](World& world, std::uint64_t seed) {
+      const testing::Wanted wanted = story(seed, 900, mode);
+      const testing::Answer cold = ask(world, wanted);
+      damage_records(world, 5);
+      const testing::Answer shortened = ask(world, wanted);
+      check_true(world, shortened, wanted);
+      CHECK(shortened.attempts == 1);
+      CHECK(shortened.basis->hit == 640);
+      CHECK(shortened.cached_tokens == 640);
+      if (mode == BasisMode::kExact) {
+        CHECK(shortened.tokens == cold.tokens);
       }
-    }
+      world.run_for(seconds(15));
+      CHECK(ask(world, wanted).basis->hit == 896);
+      CHECK(settle_memory(world));
+    });
   }
 }
 
 TEST_CASE("a store that goes away costs no answer, and is used again when it is back") {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      World world(keeping(nodes, seed));
-      REQUIRE(world.run_until_whole());
-      const testing::Wanted wanted = story(seed, 700);
-      ask(world, wanted);
-      take_store_away(world, true);
-      const testing::Answer without = ask(world, wanted);
-      check_true(world, without, wanted);
-      CHECK(without.basis->hit == 0);
-      CHECK(without.attempts == 1);
-      take_store_away(world, false);
-      world.run_for(seconds(10));
-      CHECK(ask(world, wanted).basis->hit == 640);
-      CHECK(settle_memory(world));
-    }
-  }
+  for_each_cluster(keeping, [](World& world, std::uint64_t seed) {
+    const testing::Wanted wanted = story(seed, 700);
+    ask(world, wanted);
+    take_store_away(world, true);
+    const testing::Answer without = ask(world, wanted);
+    check_true(world, without, wanted);
+    CHECK(without.basis->hit == 0);
+    CHECK(without.attempts == 1);
+    take_store_away(world, false);
+    world.run_for(seconds(10));
+    CHECK(ask(world, wanted).basis->hit == 640);
+    CHECK(settle_memory(world));
+  });
 }
 
 TEST_CASE("whoever dies, every answer is true under its basis and no memory is lost") {

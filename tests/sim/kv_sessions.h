@@ -47,4 +47,18 @@ inline void check_true(const World& world,
   }
 }
 
+// Runs `test` in whole worlds of these clusters, `setup` of each, under several seeds.
+template <class Setup, class Test>
+void for_each_cluster(const Setup& setup, const Test& test) {
+  for (const auto& nodes : kClusters) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(nodes.size());
+      CAPTURE(seed);
+      World world(setup(nodes, seed));
+      REQUIRE(world.run_until_whole());
+      test(world, seed);
+    }
+  }
+}
+
 }  // namespace shoal::sim

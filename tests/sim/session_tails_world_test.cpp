@@ -74,23 +74,17 @@ bool is_quiet(World& world) {
       seconds(60));
 }
 
+// Calls `test` with a world and the seed that it has.
 template <class Test>
 void for_each_cluster(const Test& test) {
-  for (const auto& nodes : kClusters) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      CAPTURE(nodes.size());
-      CAPTURE(seed);
-      test(nodes, seed);
-    }
-  }
+  sim::for_each_cluster([](const auto& nodes, std::uint64_t seed) { return keeping(nodes, seed); },
+                        test);
 }
 
 }  // namespace
 
 TEST_CASE("the next turn goes on from the last one's answer, whichever node has its tail") {
-  for_each_cluster([](const std::vector<NodeRoles>& nodes, std::uint64_t seed) {
-    World world(keeping(nodes, seed));
-    REQUIRE(world.run_until_whole());
+  for_each_cluster([](World& world, std::uint64_t seed) {
     for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
       CAPTURE(static_cast<int>(mode));
       const testing::Wanted first = long_story(seed, 300, mode);
@@ -109,9 +103,7 @@ TEST_CASE("the next turn goes on from the last one's answer, whichever node has 
 }
 
 TEST_CASE("a client that leaves has its next turn go on from where it left") {
-  for_each_cluster([](const std::vector<NodeRoles>& nodes, std::uint64_t seed) {
-    World world(keeping(nodes, seed));
-    REQUIRE(world.run_until_whole());
+  for_each_cluster([](World& world, std::uint64_t seed) {
     testing::Clients& clients = world.clients(NodeId{0});
     const testing::Wanted first = long_story(seed, 300, BasisMode::kBounded, 200);
     const RequestId request = clients.ask(first);

@@ -5,22 +5,16 @@ namespace shoal::sim {
 namespace {
 
 constexpr char kScenario[] = R"(
-node: "gateway router"
-node: "prefill"
-node: "prefill"
-node: "decode"
 workload { requests: 60 gap_us: 150000 texts: 3 prompt_min: 200 prompt_max: 700 }
-store { }
 fault { kind: KV_FLIP count: 200 at_ms: 4000 }
 )";
 
-class DamagedBlockAnswered final : public Defect {
+class DamagedBlockAnswered final : public StoreDefect {
  public:
   DamagedBlockAnswered()
-      : Defect({"damaged_block_answered",
-                "The checksum of a stored block is not looked at.",
-                kScenario,
-                {"blocks_are_true", "true_tokens"}}) {}
+      : StoreDefect({"damaged_block_answered",
+                     "The checksum of a stored block is not looked at.",
+                     kScenario}) {}
 
   bool trusts_records() override { return true; }
 } planted;

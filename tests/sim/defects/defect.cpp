@@ -28,6 +28,18 @@ Tamper LinkDefect::tamper() {
   return tamper;
 }
 
+StoreDefect::StoreDefect(const Mistake& mistake)
+    : Defect({mistake.name,
+              mistake.story,
+              R"(
+node: "gateway router"
+node: "prefill"
+node: "prefill"
+node: "decode"
+store { }
+)" + mistake.scenario,
+              {"blocks_are_true", "true_tokens"}}) {}
+
 std::vector<Defect*> all_defects() {
   std::vector<Defect*> defects = listed();
   std::sort(defects.begin(), defects.end(), [](const Defect* a, const Defect* b) {

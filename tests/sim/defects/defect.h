@@ -1,9 +1,9 @@
 // A mistake that the simulator must find: what it breaks, under which scenario, and which
 // invariants may tell.
 //
-// To add one, write a file with one object of a class of its own, and list the file in
-// CMakeLists.txt. It may change messages and ports (Tamper), or stand in for a function of the
-// product: those that can be replaced are in stand_ins.cpp.
+// To add one, write a file with one object of a class of its own. It may change messages and ports
+// (Tamper), or stand in for a function of the product: those that can be replaced are in
+// stand_ins.cpp.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Defect {
   struct Plan {
     const char* name;
     const char* story;                 // the mistake in one line
-    const char* scenario;              // text of a scenario file
+    std::string scenario;              // text of a scenario file
     std::vector<std::string> told_by;  // invariants
   };
 
@@ -50,7 +50,8 @@ class Defect {
 
   virtual std::optional<Health> health_of(const PartPulse&) { return {}; }
 
-  virtual std::optional<Result<void>> check_kv_image() { return {}; }
+  // Takes whatever KV image came for the one that was asked for.
+  virtual bool trusts_kv_images() { return false; }
 
   virtual bool loses_blocks() { return false; }
 
@@ -62,7 +63,7 @@ class Defect {
   // Takes an index page for a segment's whatever its checksum.
   virtual bool trusts_index_pages() { return false; }
 
-  // Takes what came for the tail that was asked for, whatever it says it is.
+  // Takes whatever tail came for the one that was asked for.
   virtual bool trusts_tails() { return false; }
 
   // What was read of a segment.
@@ -88,6 +89,19 @@ class LinkDefect : public Defect {
  private:
   // What goes on the way in the place of a message, in order.
   virtual std::vector<std::string> instead(NodeId from, NodeId to, std::string bytes) = 0;
+};
+
+// One that takes what lies on the disk of KV blocks for what was asked for. Its nodes: 0 asks, 1
+// and 2 prefill, 3 decodes.
+class StoreDefect : public Defect {
+ public:
+  struct Mistake {
+    const char* name;
+    const char* story;
+    std::string scenario;  // but for the nodes and the store
+  };
+
+  explicit StoreDefect(const Mistake& mistake);
 };
 
 // In the order of their names.

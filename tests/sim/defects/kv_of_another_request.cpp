@@ -29,7 +29,7 @@ class KvOfAnotherRequest final : public Defect {
     return tamper;
   }
 
-  std::optional<Result<void>> check_kv_image() override { return Result<void>{}; }
+  bool trusts_kv_images() override { return true; }
 
  private:
   int fetches_ = 0;

@@ -9,24 +9,18 @@ namespace shoal::sim {
 namespace {
 
 constexpr char kScenario[] = R"(
-node: "gateway router"
-node: "prefill"
-node: "prefill"
-node: "decode"
 workload { requests: 60 gap_us: 150000 texts: 3 prompt_min: 200 prompt_max: 700 }
-store { }
 fault { kind: KILL node: 1 at_ms: 3000 for_ms: 200 }
 fault { kind: KILL node: 2 at_ms: 4000 for_ms: 200 }
 )";
 
-class StaleIndexAfterRestart final : public Defect {
+class StaleIndexAfterRestart final : public StoreDefect {
  public:
   StaleIndexAfterRestart()
-      : Defect({"stale_index_after_restart",
-                "What is read of a segment names other places than the blocks have, and whatever "
-                "lies there is taken.",
-                kScenario,
-                {"blocks_are_true", "true_tokens"}}) {}
+      : StoreDefect({"stale_index_after_restart",
+                     "What is read of a segment names other places than the blocks have, and "
+                     "whatever lies there is taken.",
+                     kScenario}) {}
 
   bool trusts_records() override { return true; }
 
