@@ -330,17 +330,6 @@ void print_trace(const Run& run, const SimTotals& totals) {
   }
 }
 
-Result<void> keep_kv(const SimOptions& options, Named& named) {
-  if (options.keeps_kv && !named.scenario.device().model().empty()) {
-    return fail(Code::kMisconfigured,
-                named.file + ": --kv: its devices compute a model; KV is kept of hashes only");
-  }
-  if (options.keeps_kv) {
-    named.scenario.mutable_store();
-  }
-  return {};
-}
-
 Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::uint64_t> seeds) {
   Run run{options, seeds, {}, {}, {}, {}};
   TRY(run.scenarios, read_scenarios(options.scenarios));
@@ -352,7 +341,9 @@ Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::ui
     }
   }
   for (Named& named : run.scenarios) {
-    TRY_VOID(keep_kv(options, named));
+    if (options.keeps_kv) {
+      named.scenario.mutable_store();
+    }
   }
   if (run.scenarios.empty()) {
     run.scenarios.push_back({});

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "actors/policy/answer_end.h"
@@ -30,55 +32,78 @@ std::string known_models() {
   return list;
 }
 
-// The whole prompt at once, as its mode has it; then each token as a decode row.
-kernels::RowRun prompt_rows(const testing::Wanted& request,
-                            const Basis& basis,
-                            kernels::KvArena& arena) {
-  kernels::RowRun run;
-  run.sequence = arena.take_sequence().value();
-  run.blocks = arena.take_blocks(arena.blocks()).value();
-  run.tokens = request.prompt;
-  run.finishes_prompt = basis.mode == BasisMode::kBounded;
-  run.stack = run.finishes_prompt ? kernels::Stack::kEncoder : kernels::Stack::kAll;
-  run.encoder_floor = basis.replay_floor;
-  run.decoder_floor = basis.tail_start;
-  run.sample = true;
+kernels::SampleSpec sample_spec(const testing::Wanted& request) {
   const Sampling& sampling = request.sampling;
-  run.sampling.temperature = sampling.temperature;
-  run.sampling.top_p = sampling.top_p;
-  run.sampling.min_p = sampling.min_p;
-  run.sampling.top_k = sampling.top_k;
-  run.sampling.seed = sampling.seed;
-  run.sampling.choice = request.choice;
-  return run;
+  kernels::SampleSpec spec;
+  spec.temperature = sampling.temperature;
+  spec.top_p = sampling.top_p;
+  spec.min_p = sampling.min_p;
+  spec.top_k = sampling.top_k;
+  spec.seed = sampling.seed;
+  spec.choice = request.choice;
+  return spec;
 }
 
-TokenId compute(kernels::Backend& backend, const kernels::RowRun& run) {
-  kernels::StepPlan plan;
-  plan.runs = {run};
-  auto step = backend.begin(std::move(plan));
-  CHECK(step.has_value());
-  CHECK(backend.advance(**step) == kernels::StepYield::kDone);
-  return backend.take(**step).runs[0].token;
-}
+// The one sequence of a device of its own, under one basis. Exact: a whole run, since a hit changes
+// no bit. Bounded: behind the blocks that were loaded, the replay, then rows of the encoder half
+// alone up to where the decoder half begins.
+class Alone {
+ public:
+  Alone(const DeviceModel& model, const testing::BasisFrom& under, Position context)
+      : backend_(open_backend(
+            model, {.blocks = (context + kBlockTokens - 1) / kBlockTokens, .sequences = 1})),
+        hit_(under.basis.mode == BasisMode::kBounded ? under.basis.hit : 0),
+        floor_(under.basis.replay_floor),
+        tail_start_(under.basis.tail_start),
+        next_(hit_ > 0 ? floor_ : 0) {
+    run_.sequence = backend_->arena().take_sequence().value();
+    run_.blocks = backend_->arena().take_blocks(backend_->arena().blocks()).value();
+    run_.writes_from = hit_;
+    run_.encoder_floor = floor_;
+    run_.decoder_floor = tail_start_;
+    backend_->reset_sequence(run_.sequence);
+    for (std::size_t b = 0; b < static_cast<std::size_t>(hit_ / kBlockTokens); ++b) {
+      backend_->write_block(run_.blocks[b], *under.blocks.at(b));
+    }
+  }
 
-std::vector<TokenId> computed_answer(kernels::Backend& backend,
-                                     const testing::Wanted& request,
-                                     const Basis& basis,
-                                     const AnswerRules& rules) {
-  kernels::RowRun run = prompt_rows(request, basis, backend.arena());
-  backend.reset_sequence(run.sequence);
-  std::vector<TokenId> answer;
-  do {
-    run.sampling.forbidden = forbidden_tokens(rules, std::ssize(answer));
-    answer.push_back(compute(backend, run));
-    run.first += run.rows();
-    run.tokens = {answer.back()};
-    run.finishes_prompt = false;
-    run.stack = kernels::Stack::kAll;
-  } while (answer_end(rules, std::ssize(answer), answer.back()) == AnswerEnd::kGoesOn);
-  return answer;
-}
+  // Computes what is not computed yet of all tokens so far; the one that follows.
+  TokenId follow(std::span<const TokenId> tokens, const kernels::SampleSpec& sampling) {
+    const auto end = static_cast<Position>(tokens.size());
+    if (next_ < tail_start_) {
+      compute(tokens, std::min(tail_start_, end), kernels::Stack::kEncoder);
+    }
+    run_.sample = true;
+    run_.sampling = sampling;
+    return compute(tokens, end, kernels::Stack::kAll);
+  }
+
+ private:
+  TokenId compute(std::span<const TokenId> tokens, Position end, kernels::Stack stack) {
+    const auto at = [&tokens](Position p) { return tokens.begin() + p; };
+    run_.first = next_;
+    run_.tokens.assign(at(next_), at(end));
+    run_.history.clear();
+    if (next_ == floor_) {
+      run_.history.assign(at(std::max<Position>(0, next_ - kernels::kHistoryTokens)), at(next_));
+    }
+    run_.stack = stack;
+    kernels::StepPlan plan;
+    plan.runs = {run_};
+    auto step = backend_->begin(std::move(plan));
+    CHECK(step.has_value());
+    CHECK(backend_->advance(**step) == kernels::StepYield::kDone);
+    next_ = end;
+    return backend_->take(**step).runs[0].token;
+  }
+
+  const std::shared_ptr<kernels::Backend> backend_;
+  const Position hit_;
+  const Position floor_;
+  const Position tail_start_;
+  Position next_;
+  kernels::RowRun run_;
+};
 
 }  // namespace
 
@@ -95,6 +120,10 @@ Result<Weights> built_in_model(const std::string& name) {
   }
   TRY(Weights weights, kernels::Model::load(directory));
   return loaded.emplace(name, std::move(weights)).first->second;
+}
+
+Position window_of(const DeviceModel& model) {
+  return model.weights == nullptr ? model.hashes.window : model.weights->config.window;
 }
 
 std::shared_ptr<kernels::Backend> open_backend(const DeviceModel& model,
@@ -117,14 +146,26 @@ std::vector<TokenId> true_answer(const DeviceModel& model,
   if (model.weights == nullptr) {
     return testing::sim_answer(model.hashes, request, bases, context);
   }
-  const auto backend =
-      open_backend(model, {.blocks = (context + kBlockTokens - 1) / kBlockTokens, .sequences = 1});
-  const std::int64_t most = answer_ceiling(
-      static_cast<Position>(request.prompt.size()), request.sampling.max_tokens, context);
-  return computed_answer(*backend,
-                         request,
-                         bases.front().basis,
-                         answer_rules(request.sampling, most, backend->shape().eos));
+  const auto prompt = static_cast<Position>(request.prompt.size());
+  const AnswerRules rules =
+      answer_rules(request.sampling,
+                   answer_ceiling(prompt, request.sampling.max_tokens, context),
+                   model.weights->config.eos);
+  kernels::SampleSpec sampling = sample_spec(request);
+  std::vector<TokenId> all = request.prompt;
+  auto under = bases.begin();
+  std::optional<Alone> alone(std::in_place, model, *under, context);
+  for (std::int64_t count = 1;; ++count) {
+    while (std::next(under) != bases.end() &&
+           std::next(under)->from < static_cast<std::size_t>(count)) {
+      alone.emplace(model, *++under, context);
+    }
+    sampling.forbidden = forbidden_tokens(rules, count - 1);
+    all.push_back(alone->follow(all, sampling));
+    if (answer_end(rules, count, all.back()) != AnswerEnd::kGoesOn) {
+      return {all.begin() + prompt, all.end()};
+    }
+  }
 }
 
 }  // namespace shoal::sim

@@ -24,12 +24,15 @@ struct DeviceModel {
 // there are. One thread.
 Result<std::shared_ptr<const kernels::Model>> built_in_model(const std::string& name);
 
+// How far a row looks back.
+Position window_of(const DeviceModel& model);
+
 // A device's own KV memory and states; weights are shared.
 std::shared_ptr<kernels::Backend> open_backend(const DeviceModel& model,
                                                const kernels::SimSize& size);
 
-// What a device that serves nobody else answers to `request` under `bases`, token by token; a
-// model's loads no blocks, so it has one basis. `context`: most tokens of prompt and answer.
+// What a device that serves nobody else answers to `request` under `bases`, token by token.
+// `context`: most tokens of prompt and answer.
 std::vector<TokenId> true_answer(const DeviceModel& model,
                                  const testing::Wanted& request,
                                  const std::vector<testing::BasisFrom>& bases,

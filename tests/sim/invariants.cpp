@@ -33,8 +33,7 @@ std::vector<std::string> timeline_of(const World& world, RequestId request) {
 
 // A later attempt keeps its basis; but blocks that a bounded one was behind may be gone, and then
 // it begins anew.
-bool may_follow(const Basis& first, const Basis& later, Position prompt) {
-  const Position window = kernels::sim_shape({}).window;  // of hashes: a model's loads no blocks
+bool may_follow(const Basis& first, const Basis& later, Position prompt, Position window) {
   const Basis anew = first_basis(first.mode, prompt, window);
   const bool may_lose = first.mode == BasisMode::kBounded && first.hit > 0;
   return later == first || (may_lose && later == anew);
@@ -123,7 +122,7 @@ class Checker {
       return;
     }
     auto bases = answer.bases;
-    if (!run_.world.kv_truth().add_rows(bases)) {
+    if (!run_.world.kv_truth().add_loaded(bases)) {
       violate("blocks_are_true",
               "request " + std::to_string(asked.request.value) +
                   " was answered behind blocks that never came from the store",
@@ -132,8 +131,9 @@ class Checker {
     }
     const testing::Wanted wanted = asked.clients->asked(asked.request);
     const auto prompt = static_cast<Position>(wanted.prompt.size());
-    if (!std::all_of(bases.begin(), bases.end(), [&bases, prompt](const testing::BasisFrom& one) {
-          return may_follow(bases.front().basis, one.basis, prompt);
+    const Position window = window_of(run_.model);
+    if (!std::all_of(bases.begin(), bases.end(), [&](const testing::BasisFrom& one) {
+          return may_follow(bases.front().basis, one.basis, prompt, window);
         })) {
       violate("true_tokens",
               "request " + std::to_string(asked.request.value) +

@@ -40,7 +40,7 @@ inline void check_true(const World& world,
   REQUIRE_FALSE(answer.error.has_value());
   REQUIRE(answer.basis.has_value());
   auto bases = answer.bases;
-  REQUIRE(world.kv_truth().add_rows(bases));
+  REQUIRE(world.kv_truth().add_loaded(bases));
   CHECK(answer.tokens == testing::sim_answer({}, wanted, bases, 4096));
   for (const Violation& violation : world.kv_truth().violations()) {
     FAIL_CHECK(violation.what);

@@ -182,7 +182,7 @@ std::vector<BlockKey> KvTruth::kept() const {
   return keys;
 }
 
-bool KvTruth::add_rows(std::vector<testing::BasisFrom>& bases) const {
+bool KvTruth::add_loaded(std::vector<testing::BasisFrom>& bases) const {
   for (testing::BasisFrom& one : bases) {
     const Loaded* hit = one.basis.hit > 0 ? loaded(one.basis.lineage) : nullptr;
     if (one.basis.hit > 0 && hit == nullptr) {
@@ -190,6 +190,8 @@ bool KvTruth::add_rows(std::vector<testing::BasisFrom>& bases) const {
     }
     if (hit != nullptr && are_hashes_) {
       one.loaded = hit->last_row;
+    } else if (hit != nullptr) {
+      one.blocks = hit->blocks;
     }
   }
   return true;
@@ -247,7 +249,11 @@ std::string KvTruth::load(const std::vector<KvWanted>& wanted,
     }
     hit.keys.push_back(wanted[b].key);
     hit.is_exact = hit.is_exact && info->provenance == Provenance::kExact;
-    hit.last_row = rows_of(**loaded[b]).back();
+    if (are_hashes_) {
+      hit.last_row = rows_of(**loaded[b]).back();
+    } else {
+      hit.blocks.push_back(*loaded[b]);
+    }
     lineage = next_lineage(lineage, wanted[b].key, info->provenance, info->crc);
     loaded_[lineage] = hit;  // what is behind may be left out
     survived = survived || known_.at(wanted[b].key).power < powers_lost_;

@@ -26,6 +26,8 @@ class KvTruth {
     std::vector<BlockKey> keys;
     bool is_exact = true;        // all of them
     std::uint64_t last_row = 0;  // of hashes: what the next row follows from
+    // Of a model.
+    std::vector<std::shared_ptr<const std::vector<std::byte>>> blocks;
   };
 
   struct Watched {
@@ -45,8 +47,9 @@ class KvTruth {
   // What came from the store under that lineage; null: nothing ever did.
   const Loaded* loaded(std::uint64_t lineage) const;
 
-  // Adds the rows that were loaded. False: a basis names blocks that never came from the store.
-  bool add_rows(std::vector<testing::BasisFrom>& bases) const;
+  // Adds the rows or blocks that were loaded. False: a basis names blocks that never came from the
+  // store.
+  bool add_loaded(std::vector<testing::BasisFrom>& bases) const;
 
   // Blocks that a process was told are durable, and that nobody gave up since.
   std::vector<BlockKey> kept() const;

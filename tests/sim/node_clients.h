@@ -3,9 +3,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,8 +36,10 @@ Wanted wanted(std::uint64_t seed, std::int64_t prompt_tokens, int max_tokens);
 struct BasisFrom {
   std::size_t from = 0;
   Basis basis;
-  // The last row of the blocks that were loaded; none: as in a whole run.
+  // Of hashes, the last row of the blocks that were loaded; none: as in a whole run.
   std::optional<std::uint64_t> loaded{};
+  // Of a model, those blocks.
+  std::vector<std::shared_ptr<const std::vector<std::byte>>> blocks{};
 };
 
 // What the sim device must answer to `request` under these, the first from 0 on.

@@ -65,11 +65,6 @@ Result<DeviceModel> model_of(const scenario::Scenario& scenario) {
   const scenario::Device& device = scenario.device();
   DeviceModel model;
   if (!device.model().empty()) {
-    if (scenario.has_store()) {
-      return fail(
-          Code::kMisconfigured,
-          "store: what is true behind its blocks is known of hashes; leave out device.model");
-    }
     if (device.has_eos_period() || device.has_image_bytes()) {
       return fail(Code::kMisconfigured,
                   "device: eos_period and image_bytes are for hashes; leave them out with a model");

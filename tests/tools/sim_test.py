@@ -100,9 +100,10 @@ class OneRun(InFolder):
         self.assertNotIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2").stdout)
         self.assertIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2", "--kv").stdout)
 
-    def test_kv_of_a_model_is_refused(self):
-        scenario = self.write("guppy.txtpb", 'node: "all"\ndevice { model: "guppy" }\n')
-        self.assertIn("--kv", self.sim("--scenario", scenario, "--kv", status=1).stderr)
+    def test_kv_of_a_model_is_kept_when_asked(self):
+        scenario = self.write("guppy.txtpb", 'node: "all"\ndevice { model: "guppy" }\n'
+                                             'workload { requests: 2 gap_us: 8000000 texts: 1 prompt_min: 300 answer_max: 5 }\n')
+        self.assertIn("kv_hit", self.sim("--scenario", scenario, "--seed", "1", "--kv").stdout)
 
 
 class Shrinking(InFolder):
