@@ -94,6 +94,7 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
                 "Bytes to be cleaned up.",
                 use.garbage.value},
            Said{"shoal_kv_store_queued_bytes", "gauge", "Bytes not written yet.", use.queued.value},
+           Said{"shoal_kv_store_loading_bytes", "gauge", "Bytes being read.", use.loading.value},
            Said{"shoal_kv_store_index_bytes", "gauge", "Memory of its index.", use.index.value},
            Said{"shoal_kv_store_held", "gauge", "Last blocks under leases.", use.held},
            Said{"shoal_kv_store_writable", "gauge", "0: it refuses writes.", use.writable ? 1 : 0},

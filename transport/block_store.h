@@ -33,7 +33,7 @@ namespace shoal::transport {
 
 struct BlockStoreLimits {
   // Of all that is on the medium, whoever wrote it: visible blocks are less (row `file`: 70 %), and
-  // a segment more may be there for a moment.
+  // of each writer a segment more may be there for a moment.
   Bytes bytes{std::int64_t{16} << 30};
   std::int64_t blocks = 10'000'000;        // in the index; beyond, the least valuable is forgotten
   Bytes queued{std::int64_t{256} << 20};   // puts that are not durable yet; beyond: kNoCapacity
@@ -91,6 +91,7 @@ class BlockStore {
     Bytes bytes{0};           // of visible records
     Bytes garbage{0};         // on the medium, and of no visible record
     Bytes queued{0};
+    Bytes loading{0};
     Bytes index{0};  // memory
     std::int64_t held = 0;
     std::int64_t puts = 0;

@@ -80,6 +80,7 @@ class KvTruth::Witness final : public transport::BlockStore {
   }
 
   void get(std::vector<KvWanted> wanted, Instant deadline, Got done) override {
+    truth_.note_get(wanted);
     auto asked = wanted;
     watched_.store->get(std::move(wanted),
                         deadline,
@@ -197,6 +198,15 @@ bool KvTruth::add_loaded(std::vector<testing::BasisFrom>& bases) const {
   return true;
 }
 
+void KvTruth::note_get(const std::vector<KvWanted>& wanted) {
+  std::int64_t bytes = 0;
+  for (const KvWanted& block : wanted) {
+    const auto known = known_.find(block.key);
+    bytes += known == known_.end() ? 0 : known->second.record.value;
+  }
+  largest_get_ = std::max(largest_get_, Bytes(bytes));
+}
+
 void KvTruth::store(const KvBlock& block, std::span<const std::byte> payload, const Watched& by) {
   const auto [at, is_new] = known_.try_emplace(block.key);
   Known& known = at->second;
@@ -209,6 +219,7 @@ void KvTruth::store(const KvBlock& block, std::span<const std::byte> payload, co
     check_rows(block, payload, known);
   }
   known.records[crc32c(payload)] = block.provenance;
+  known.record = std::max(known.record, Bytes(kv_record_bytes(payload.size())));
   use(block.key, by);
 }
 

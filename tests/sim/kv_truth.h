@@ -59,6 +59,9 @@ class KvTruth {
 
   void power_lost() { ++powers_lost_; }
 
+  // Of all that were asked for: a store may load one that is larger than its ceiling.
+  Bytes largest_get() const { return largest_get_; }
+
   // The first of each kind.
   const std::vector<Violation>& violations() const { return violations_; }
 
@@ -73,10 +76,12 @@ class KvTruth {
     std::optional<std::uint64_t> whole;           // last row of a whole run
     WallMillis last_use = 0;                      // the latest on any process's clock
     Instant touched{};
+    Bytes record{0};       // the largest
     bool is_kept = false;  // somebody was told that it is durable
     int power = 0;         // how often power was lost before it was stored first
   };
 
+  void note_get(const std::vector<KvWanted>& wanted);
   void store(const KvBlock& block, std::span<const std::byte> payload, const Watched& by);
   void check_rows(const KvBlock& block, std::span<const std::byte> payload, Known& known);
   void use(const BlockKey& leaf, const Watched& by);
@@ -92,6 +97,7 @@ class KvTruth {
   Timeline& timeline_;
   const bool are_hashes_;
   int powers_lost_ = 0;
+  Bytes largest_get_{0};
   bool may_forget_ = false;
   std::map<BlockKey, Known> known_;
   std::map<std::uint64_t, Loaded> loaded_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/file_store/file_store.h"
+
 namespace shoal::sim {
 namespace {
 
@@ -31,6 +33,7 @@ void Monitor::look() {
       store(node);
     }
   }
+  files();
 }
 
 // What a KV store forgot goes into the event log. 7. Never `ok` where it writes nothing.
@@ -83,12 +86,35 @@ void Monitor::ceilings(NodeId node) {
                 "bytes that wait to be stored",
                 world_.kv_use(node).queued.value,
                 world_.kv_limits().queued.value);
+    keeps_under(node,
+                "bytes that are loaded",
+                world_.kv_use(node).loading.value,
+                std::max(world_.kv_limits().loading, world_.kv_truth().largest_get()).value);
   }
   if (world_.has_clients(node)) {
     keeps_under(node,
                 "tokens a client does not read",
                 world_.clients(node).most_unread(),
                 world_.unread_tokens());
+  }
+}
+
+// 5. What lies on the disk, whoever wrote it: each writer may have begun a segment of which the
+// others do not know yet.
+void Monitor::files() {
+  if (!world_.keeps_kv()) {
+    return;
+  }
+  std::int64_t writers = 0;
+  for (std::uint32_t n = 0; n < world_.size(); ++n) {
+    writers += world_.has_device(NodeId{n}) ? 1 : 0;
+  }
+  const transport::BlockStoreLimits& limits = world_.kv_limits();
+  const std::int64_t most = limits.bytes.value + writers * transport::full_segment(limits).value;
+  if (const Bytes there = world_.kv_files(); there.value > most) {
+    violate("within_ceilings",
+            "the files of the KV stores have " + std::to_string(there.value) +
+                " bytes of at most " + std::to_string(most));
   }
 }
 

@@ -24,6 +24,7 @@ class Monitor {
  private:
   void look();
   void ceilings(NodeId node);
+  void files();
   void keeps_under(NodeId node, const std::string& what, std::int64_t count, std::int64_t ceiling);
   void store(NodeId node);
   void health(NodeId node);

@@ -126,6 +126,8 @@ class World {
     return hosts_.at(node.value).life->blocks->use();
   }
 
+  // Of all files of the KV stores.
+  Bytes kv_files() const;
   // Blocks that were durable, and that no process's KV store knows any more.
   std::size_t lost_blocks() const;
   // The KV stores have nothing to write any more.

@@ -112,6 +112,14 @@ void World::swap_segments() {
   }
 }
 
+Bytes World::kv_files() const {
+  std::int64_t bytes = 0;
+  for (const std::string& name : disk_.files()) {
+    bytes += std::ssize(disk_.content(name));
+  }
+  return Bytes(bytes);
+}
+
 std::size_t World::lost_blocks() const {
   const auto kept = kv_truth_.kept();
   return static_cast<std::size_t>(

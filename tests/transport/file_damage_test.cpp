@@ -353,6 +353,7 @@ TEST_CASE("a mount that hangs: every operation is called back by its deadline") 
   bed.pass(1ms);
   REQUIRE(got.size() == 5);
   CHECK(got[0].error().code == Code::kDeadline);
+  CHECK(store->use().loading == Bytes(std::ssize(chain.records[0]) * 5));
   bed.pass(30s);
   REQUIRE(stored.size() == 1);
   CHECK(stored[0].error().code == Code::kDeadline);
@@ -366,6 +367,7 @@ TEST_CASE("a mount that hangs: every operation is called back by its deadline") 
   CHECK(bed.loaded(*store, chain) == 5);
   CHECK(bed.stored(*store, make_chain(3)) == 1);
   CHECK(store->use().queued == Bytes(0));
+  CHECK(store->use().loading == Bytes(0));
 }
 
 TEST_CASE("a small disk that fills up, then is read-only") {

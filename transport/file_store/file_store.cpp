@@ -1,6 +1,7 @@
 // Opens the parts and puts the interface over them.
 #include "transport/file_store/file_store.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr char kVersion[] = "shoal KV store, format 1\n";
 constexpr std::chrono::seconds kOpenPatience(10);
+constexpr std::int64_t kSegmentLeast = std::int64_t{1} << 20;
+constexpr std::int64_t kSegmentMost = std::int64_t{256} << 20;
 
 tl::unexpected<Error> stopped() {
   return fail(Code::kUnavailable, "KV store: it was stopped");
@@ -157,6 +160,10 @@ std::unique_ptr<BlockStore> make(BlockStoreParams params,
 }
 
 }  // namespace
+
+Bytes full_segment(const BlockStoreLimits& limits) {
+  return Bytes(std::clamp(limits.bytes.value / 16, kSegmentLeast, kSegmentMost));
+}
 
 Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params) {
   if (params.way != FileWay::kThreads) {

@@ -22,6 +22,9 @@ inline constexpr char kVersionFile[] = "shoal-kv";
 // files reach the ceiling itself.
 inline constexpr std::int64_t kVisiblePercent = 70;
 
+// A segment of that many bytes is full, and its writer begins another.
+Bytes full_segment(const BlockStoreLimits& limits);
+
 // kMisconfigured: the directory cannot be had, or holds a store of another version; kUnavailable:
 // it does not answer, or has no io_uring where that is asked for.
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params);

@@ -38,6 +38,9 @@ class Gets {
 
   void fail_all();
 
+  // Bytes of records that are being read; under the mutex.
+  std::int64_t loading() const { return loading_; }
+
  private:
   struct Operation {
     std::vector<KvWanted> wanted;

@@ -1,13 +1,11 @@
 // Every function that waits somewhere holds the core alive, and none runs once it is stopped.
 #include "transport/file_store/store_core.h"
 
-#include <algorithm>
+#include "transport/file_store/file_store.h"
 
 namespace shoal::transport {
 namespace {
 
-constexpr std::int64_t kSegmentLeast = std::int64_t{1} << 20;
-constexpr std::int64_t kSegmentMost = std::int64_t{256} << 20;
 // A medium that refused is asked again after this.
 constexpr std::chrono::seconds kRetry(1);
 
@@ -78,7 +76,7 @@ tl::unexpected<Error> StoreCore::refusal() const {
 }
 
 std::int64_t StoreCore::full_segment() const {
-  return std::clamp(params.limits.bytes.value / 16, kSegmentLeast, kSegmentMost);
+  return transport::full_segment(params.limits).value;
 }
 
 BlockStore::Use StoreCore::use() const {
@@ -87,6 +85,7 @@ BlockStore::Use StoreCore::use() const {
   use.bytes = catalog.bytes();
   use.garbage = catalog.medium() - catalog.bytes();
   use.queued = Bytes(puts.queued());
+  use.loading = Bytes(gets.loading());
   use.index = catalog.memory();
   use.held = catalog.held();
   use.opening = is_opening;
