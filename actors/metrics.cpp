@@ -113,7 +113,10 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
                 use.broken},
            Said{"shoal_kv_store_expired_total", "counter", "Blocks past their time.", use.expired},
            Said{"shoal_kv_store_evicted_total", "counter", "Blocks driven out.", use.evicted},
-           Said{"shoal_kv_store_failed_total", "counter", "Calls the medium refused.", use.failed},
+           Said{"shoal_kv_store_failed_total",
+                "counter",
+                "Calls that the medium refused, and spells without an answer.",
+                use.failed},
        }) {
     append_head(out, said.name, said.kind, said.help);
     append_value(out, said.name, "", said.value);

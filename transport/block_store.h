@@ -101,8 +101,9 @@ class BlockStore {
     std::int64_t broken = 0;  // pages of its index that do not read: damaged, or torn with a writer
     std::int64_t expired = 0;
     std::int64_t evicted = 0;
-    std::int64_t failed = 0;  // operations that the medium refused
-    bool writable = true;     // false: it refuses writes (full, read-only, away); reads go on
+    // Operations that the medium refused, and one more for every few seconds that it answers none.
+    std::int64_t failed = 0;
+    bool writable = true;  // false: it refuses writes (full, read-only, away); reads go on
     // It still reads what is there: gets of unknown blocks wait for that, and what was dropped may
     // be there once more until then.
     bool opening = false;

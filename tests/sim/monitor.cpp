@@ -12,6 +12,9 @@ namespace {
 constexpr Nanos kPeriod = std::chrono::milliseconds(20);
 // Heartbeats from a cause to the health page: two to see it, one to publish, one for the way.
 constexpr int kHeartbeatsToTell = 4;
+// From when no call to a disk returns until its store says so: a round begins, three seconds of
+// silence, what reads it.
+constexpr Nanos kSilence = std::chrono::seconds(8);
 // A view change besides: the store, the messages.
 constexpr Nanos kViewChange = std::chrono::seconds(3);
 
@@ -36,7 +39,8 @@ void Monitor::look() {
   files();
 }
 
-// What a KV store forgot goes into the event log. 7. Never `ok` where it writes nothing.
+// What a KV store forgot goes into the event log. 7. Never `ok` where it writes nothing, or nothing
+// comes back from its disk.
 void Monitor::store(NodeId node) {
   if (!world_.keeps_kv()) {
     return;
@@ -52,11 +56,15 @@ void Monitor::store(NodeId node) {
   if (use.evicted > before.evicted) {
     world_.tell(node, "blocks.evicted");
   }
+  const Nanos heartbeat = std::chrono::milliseconds(world_.config().supervisor().heartbeat_ms());
+  if (world_.uses_kv(node) &&
+      world_.disk_hangs_for(node) > kSilence + heartbeat * kHeartbeatsToTell) {
+    is_not_ok(node, "no call to the disk of its KV store returns");
+  }
   if (use.writable) {
     refuses_since_.erase(node);
     return;
   }
-  const Nanos heartbeat = std::chrono::milliseconds(world_.config().supervisor().heartbeat_ms());
   const Instant since = refuses_since_.try_emplace(node, world_.now()).first->second;
   if (world_.now() - std::max(since, world_.runs_since(node)) > heartbeat * kHeartbeatsToTell &&
       world_.uses_kv(node)) {

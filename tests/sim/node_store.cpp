@@ -270,6 +270,10 @@ bool NodeStore::is_dead() const {
   return state_->dead;
 }
 
+Nanos NodeStore::hangs_for() const {
+  return state_->hangs ? state_->parts.timeline.now() - state_->disturbed : Nanos{0};
+}
+
 bool NodeStore::is_settled() const {
   const Instant last = std::max(state_->disturbed, state_->parts.clock.wall_set_at());
   return !state_->hangs && state_->extra == Nanos{0} &&

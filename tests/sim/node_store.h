@@ -44,6 +44,9 @@ class NodeStore {
 
   bool is_dead() const;
 
+  // For how long no call has returned, and nothing else was broken or mended; 0: calls return.
+  Nanos hangs_for() const;
+
   // Nothing was broken, stopped or set for so long that the store's rounds have seen it.
   bool is_settled() const;
 

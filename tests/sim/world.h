@@ -126,6 +126,9 @@ class World {
     return hosts_.at(node.value).life->blocks->use();
   }
 
+  // For how long no call to the disk has returned to the node.
+  Nanos disk_hangs_for(NodeId node) const { return hosts_.at(node.value).life->disk->hangs_for(); }
+
   // Of all files of the KV stores.
   Bytes kv_files() const;
   // Blocks that were durable, and that no process's KV store knows any more.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """KV stores that were damaged, filled up or made read-only cost hits, never an answer; counters and health say what happened."""
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -10,6 +11,7 @@ import time
 import unittest
 
 import shoal_program
+from hanging_mount import hanging_mount
 from shoal_program import DEADLINE_S, Server
 
 PROMPTS = [f"The code of Nora is {1000 + 7 * n}. " + "The table was on the hill. " * 140 for n in range(4)]
@@ -26,6 +28,10 @@ def ask(server, prompt, key=None):
 def metric(server, name):
     page = server.request("GET", "/metrics")[1]
     return int(re.search(rf"(?m)^{name} (\d+)$", page)[1])
+
+
+def health(server):
+    return str(server.request("GET", "/health")[1])
 
 
 def kept_by(directory, *arguments):
@@ -118,7 +124,7 @@ class Hostile(unittest.TestCase):
                 for prompt in PROMPTS:
                     self.assertEqual(ask(server, prompt)[0], ask(cold, prompt)[0])
                 await_true(lambda: metric(server, "shoal_kv_blocks_dropped_total") > 0)
-                await_true(lambda: "refuses writes" in str(server.request("GET", "/health")[1]))
+                await_true(lambda: "refuses writes" in health(server))
 
     def test_a_read_only_mount_is_read_and_health_says_so(self):
         with mounted("size=32m") as directory:
@@ -130,7 +136,44 @@ class Hostile(unittest.TestCase):
                     self.assertEqual(again, tokens)
                     self.assertGreater(cached, 0)
                 ask(server, PROMPTS[0] + "This is new. " * 100)
-                await_true(lambda: "refuses writes" in str(server.request("GET", "/health")[1]))
+                await_true(lambda: "refuses writes" in health(server))
+
+    def test_a_mount_that_hangs_costs_hits_until_it_answers_again(self):
+        with hanging_mount() as mount:
+            answers = fill(mount.path)
+            with kept_by(mount.path) as server, concurrent.futures.ThreadPoolExecutor(16) as clients:
+                mount.hang()
+                # More loads at once than the store has threads.
+                for tokens, again in zip(4 * answers, clients.map(lambda prompt: ask(server, prompt), 4 * PROMPTS)):
+                    self.assertEqual(again, (tokens, 0))
+                self.assertGreater(metric(server, "shoal_kv_loads_failed_total"), 0)
+                # Also when nobody asks, as long as it hangs.
+                await_true(lambda: "KV store" in health(server))
+                hung = metric(server, "shoal_kv_store_failed_total")
+                while metric(server, "shoal_kv_store_failed_total") < hung + 3:
+                    self.assertIn("KV store", health(server))
+                mount.go_on()
+                await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
+                await_true(lambda: "KV store" not in health(server))
+                self.assertEqual([ask(server, prompt)[0] for prompt in PROMPTS], answers)
+
+    def test_a_server_does_not_wait_for_a_mount_that_hangs(self):
+        with hanging_mount() as mount:
+            mount.hang()
+            done = shoal_program.run("serve", "--port", "0", "--kv-dir", mount.path)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("does not answer; is its file system mounted?", done.stderr)
+
+    def test_a_mount_that_hangs_keeps_no_server_from_ending(self):
+        with hanging_mount() as mount:
+            fill(mount.path)
+            with kept_by(mount.path) as server:
+                mount.hang()
+                ask(server, PROMPTS[0])
+                asked = time.monotonic()
+                server.process.terminate()
+                self.assertEqual(server.process.wait(DEADLINE_S), 0)
+                self.assertLess(time.monotonic() - asked, 20)
 
 
 if __name__ == "__main__":

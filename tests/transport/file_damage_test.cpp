@@ -370,6 +370,30 @@ TEST_CASE("a mount that hangs: every operation is called back by its deadline") 
   CHECK(store->use().loading == Bytes(0));
 }
 
+TEST_CASE("a mount that hangs is counted as long as it does, one that nobody asks is not") {
+  FileBed bed;
+  transport::SimDisk disk([&bed] { return bed.wall(); });
+  bool hangs = false;
+  std::vector<std::function<void()>> hanging;
+  const auto store = transport::make_file_store(
+      bed.params(1), disk.open(), bed.scheduler.port(), [&](transport::Lane, auto job) {
+        hangs ? hanging.push_back(job) : bed.scheduler.port().defer(Nanos(0), job);
+      });
+  bed.pass(60s);
+  CHECK(store->use().failed == 0);
+  hangs = true;
+  bed.pass(5s);
+  CHECK(store->use().failed == 1);
+  bed.pass(9s);
+  CHECK(store->use().failed == 4);
+  hangs = false;
+  for (const auto& job : hanging) {
+    job();
+  }
+  bed.pass(60s);
+  CHECK(store->use().failed == 4);
+}
+
 TEST_CASE("a small disk that fills up, then is read-only") {
   const TempDirectory directory;
   if (::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=2m") != 0) {

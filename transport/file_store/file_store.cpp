@@ -32,6 +32,7 @@ class FileStore final : public BlockStore {
         lanes_(std::move(lanes)),
         core_(std::move(core)) {
     core_->tidying.start();
+    core_->post([](StoreCore& core) { core.watch(); });
   }
 
   ~FileStore() override { FileStore::stop(); }

@@ -8,6 +8,8 @@ namespace {
 
 // A medium that refused is asked again after this.
 constexpr std::chrono::seconds kRetry(1);
+// Seconds without an answer that count as a failed operation.
+constexpr int kSilence = 3;
 
 }  // namespace
 
@@ -25,11 +27,24 @@ StoreCore::StoreCore(BlockStoreParams params,
       lanes_(std::move(lanes)) {}
 
 void StoreCore::run(Lane lane, std::function<void(StoreCore&)> work) {
+  ++asked_;
   lanes_(lane, [core = shared_from_this(), work = std::move(work)] {
     if (!core->is_stopped()) {
       work(*core);
     }
+    ++core->answered_;
   });
+}
+
+void StoreCore::watch(std::uint64_t answered, int silent) {
+  const std::uint64_t now_answered = answered_;
+  silent = now_answered == answered && asked_ > now_answered ? silent + 1 : 0;
+  if (silent > 0 && silent % kSilence == 0) {
+    const std::lock_guard lock(mutex);
+    counts.failed += 1;
+  }
+  post([now_answered, silent](StoreCore& core) { core.watch(now_answered, silent); },
+       std::chrono::seconds(1));
 }
 
 void StoreCore::post(std::function<void(StoreCore&)> next, Nanos delay) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,11 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void post(std::function<void(StoreCore&)> next, Nanos delay = Nanos(0));
 
   bool is_stopped() const { return stopped_; }
+
+  // On the loop, every second. A medium that hangs refuses nothing, so that it does not answer is
+  // counted here: by seconds that passed on this loop, since a process that was stopped asked for
+  // nothing. `silent`: of them without an answer.
+  void watch(std::uint64_t answered = 0, int silent = 0);
 
   // From here on nothing is begun any more. What is pending stays so until fail_pending().
   void stop();
@@ -71,7 +77,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
  private:
   const RunInLane lanes_;
   std::atomic<bool> stopped_ = false;
-  std::mutex posting_;  // the scheduler is not called once stop() has returned
+  std::atomic<std::uint64_t> asked_ = 0;     // of lanes
+  std::atomic<std::uint64_t> answered_ = 0;  // by them
+  std::mutex posting_;                       // the scheduler is not called once stop() has returned
   Error last_error_;
   Instant write_again_{};
 };
