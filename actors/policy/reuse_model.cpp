@@ -341,6 +341,7 @@ void ReuseModel::learn(const std::vector<Counts>& waiting, double sequence) {
     forget_half();
   }
   std::vector<Seen> seen;
+  seen.reserve(kKinds);
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     seen.push_back(seen_of(kind, uses_[kind], ends_[kind], waiting[kind]));
   }
