@@ -45,20 +45,24 @@ void add_api_key(CLI::App& app, ConfigArguments& arguments, const char* help) {
 
 constexpr char kKeyOfServer[] = "key to let in, each one a tenant; may be repeated";
 
-// Returns what it adds: the arguments that mean something only to a server in this process.
-std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
-  std::vector<CLI::Option*> added{
-      app.add_option("model",
-                     arguments.model,
-                     "model directory (config.json, *.safetensors, tokenizer.json); default: the "
-                     "built-in model")
-          ->check(not_empty()),
+std::vector<CLI::Option*> add_settings(CLI::App& app, ConfigArguments& arguments) {
+  return {
       app.add_option("--config", arguments.file, "configuration file, see deploy/defaults.txtpb")
           ->check(not_empty()),
       app.add_option("--set",
                      arguments.settings,
                      "any option by its name: --set kv.bytes=1073741824; may be repeated")
           ->allow_extra_args(false)};
+}
+
+// Returns what it adds: the arguments that mean something only to a server in this process.
+std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
+  std::vector<CLI::Option*> added = add_settings(app, arguments);
+  added.push_back(app.add_option("model",
+                                 arguments.model,
+                                 "model directory (config.json, *.safetensors, tokenizer.json); "
+                                 "default: the built-in model")
+                      ->check(not_empty()));
   for (const ConfigFlag& flag : kConfigFlags) {
     added.push_back(app.add_option_function<std::string>(
         flag.flag,
@@ -421,13 +425,16 @@ void add_kv(CLI::App& app, CommandLine& line) {
   kv->footer("Example:\n  shoal kv stat ~/.cache/shoal/kv");
   for (const KvCommand& command : kKvCommands) {
     CLI::App* sub = kv->add_subcommand(command.name, command.help);
-    sub->add_option("directories", line.kv.directories, "directories of stores")
+    sub->add_option("stores",
+                    line.kv.stores,
+                    "directories of stores, or rados:POOL/STORE (kv.ceph_conf, kv.ceph_user)")
         ->check(not_empty())
         ->required();
+    add_settings(*sub, line.config);
     if (command.task == KvTask::kEvict) {
       add_evict_flags(*sub, line.kv);
     } else if (command.task == KvTask::kExport) {
-      sub->add_option("--to", line.kv.to, "the directory, created if need be")
+      sub->add_option("--to", line.kv.to, "the directory, created if need be, or rados:POOL/STORE")
           ->check(not_empty())
           ->required();
     }
@@ -437,7 +444,8 @@ void add_kv(CLI::App& app, CommandLine& line) {
         refuse_evicting_all(*sub);
       }
       line.kv.task = command.task;
-      line.status = run_kv(line.kv);
+      line.status = with_config(
+          line.config, [&line](const ConfigSources& s) { return run_kv(line.kv, s.config); });
     });
   }
 }

@@ -122,8 +122,8 @@ enum class KvTask : std::uint8_t { kStat, kList, kVerify, kScrub, kEvict, kExpor
 
 struct KvOptions {
   KvTask task = KvTask::kStat;
-  std::vector<std::string> directories;
-  std::string to;               // export: the directory of another store
+  std::vector<std::string> stores;  // directories, or rados:POOL/STORE; empty: as serve would
+  std::string to;               // export: another store
   std::string ttl;              // evict: of this class only; empty: all
   double older_than_hours = 0;  // evict: last used before
   std::int64_t to_bytes = 0;    // evict: until no more than this is visible
@@ -149,7 +149,7 @@ int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
-int run_kv(const KvOptions& options);
+int run_kv(const KvOptions& options, const Config& config);
 int run_models(const std::string& directory);
 int run_version();
 

@@ -82,7 +82,7 @@ Result<void> stat(const KvView& view) {
     writers.insert(segment.name.writer);
   }
   const std::int64_t visible = sum_of(blocks);
-  std::printf("%s\n", view.directory().c_str());
+  std::printf("%s\n", view.place().c_str());
   print_counts(blocks);
   std::printf("  bytes     %.1f MB visible, %.1f MB not, in %zu segments of %zu writers\n",
               megabytes(visible),
@@ -119,7 +119,7 @@ std::vector<KvViewBlock> find_bad(const KvView& view) {
   const std::vector<KvViewBlock> blocks = view.blocks();
   std::vector<KvViewBlock> bad;
   {
-    ProgressBar bar("verify " + view.directory());
+    ProgressBar bar("verify " + view.place());
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (const auto record = view.record(blocks[i]); !record) {
         std::printf("%s in %s page %u: %s\n",
@@ -133,7 +133,7 @@ std::vector<KvViewBlock> find_bad(const KvView& view) {
     }
   }
   std::printf("%s: %zu blocks verified, %zu damaged\n",
-              view.directory().c_str(),
+              view.place().c_str(),
               blocks.size() - bad.size(),
               bad.size());
   return bad;
@@ -143,7 +143,7 @@ Result<void> verify(const KvView& view) {
   const std::size_t bad = find_bad(view).size();
   if (bad > 0) {
     return fail(Code::kCorrupt,
-                view.directory() + ": " + std::to_string(bad) +
+                view.place() + ": " + std::to_string(bad) +
                     " damaged blocks; a server skips them, `shoal kv scrub` takes them out");
   }
   return {};
@@ -152,7 +152,7 @@ Result<void> verify(const KvView& view) {
 Result<void> take_out(const KvView& view, const std::vector<KvViewBlock>& blocks) {
   TRY(const std::int64_t freed, drop_blocks(view, blocks));
   std::printf("%s: %zu blocks taken out, %.1f MB of files removed\n",
-              view.directory().c_str(),
+              view.place().c_str(),
               blocks.size(),
               megabytes(freed));
   return {};
@@ -194,7 +194,7 @@ Result<void> export_into(const KvView& view, transport::BlockStore& to) {
   std::size_t damaged = 0;
   std::int64_t bytes = 0;
   std::vector<std::vector<std::byte>> batch;
-  ProgressBar bar("export " + view.directory());
+  ProgressBar bar("export " + view.place());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     auto record = view.record(blocks[i]);
     damaged += !record;
@@ -209,27 +209,24 @@ Result<void> export_into(const KvView& view, transport::BlockStore& to) {
     bar.update(static_cast<std::int64_t>(i + 1), static_cast<std::int64_t>(blocks.size()));
   }
   std::printf("%s: %zu blocks exported, %zu damaged ones left out\n",
-              view.directory().c_str(),
+              view.place().c_str(),
               blocks.size() - damaged,
               damaged);
   return {};
 }
 
-Result<std::unique_ptr<transport::BlockStore>> open_target(const std::string& directory) {
-  transport::BlockStoreParams params;
-  params.directory = directory;
+Result<std::unique_ptr<transport::BlockStore>> open_target(const KvPlace& place) {
+  transport::BlockStoreParams params = params_of(place);
   params.limits.bytes = Bytes(std::numeric_limits<std::int64_t>::max() / 2);
   params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
   params.now = monotonic_now;
   params.wall = unix_millis_now;
   params.writer = IncarnationId{random_seed()};
-  return transport::open_block_store("file", std::move(params));
+  return transport::open_block_store(place.row, std::move(params));
 }
 
-Result<void> run_one(const std::string& directory,
-                     const KvOptions& o,
-                     transport::BlockStore* target) {
-  TRY(const KvView view, KvView::open(directory));
+Result<void> run_one(const KvPlace& place, const KvOptions& o, transport::BlockStore* target) {
+  TRY(const KvView view, KvView::open(place));
   switch (o.task) {
     case KvTask::kStat:
       return stat(view);
@@ -247,25 +244,46 @@ Result<void> run_one(const std::string& directory,
   return {};
 }
 
+// Those that were named, or else the one of the configuration.
+Result<std::vector<KvPlace>> places_of(const KvOptions& options, const Config& config) {
+  std::vector<KvPlace> places;
+  for (const std::string& text : options.stores) {
+    TRY(places.emplace_back(), parse_kv_place(text, config));
+  }
+  if (places.empty()) {
+    TRY(places.emplace_back(), kv_place(config));
+  }
+  return places;
+}
+
+// Null: nothing is exported. Before it is made all that is to be exported must be there.
+Result<std::unique_ptr<transport::BlockStore>> open_export(const KvOptions& options,
+                                                           const std::vector<KvPlace>& places,
+                                                           const Config& config) {
+  if (options.task != KvTask::kExport) {
+    return nullptr;
+  }
+  for (const KvPlace& place : places) {
+    TRY_VOID(KvView::open(place));
+  }
+  TRY(const KvPlace to, parse_kv_place(options.to, config));
+  return open_target(to);
+}
+
 }  // namespace
 
-int run_kv(const KvOptions& options) {
-  std::unique_ptr<transport::BlockStore> target;
-  if (options.task == KvTask::kExport) {
-    for (const std::string& directory : options.directories) {
-      if (const auto view = KvView::open(directory); !view) {
-        return report(view.error());
-      }
-    }
-    auto opened = open_target(options.to);
-    if (!opened) {
-      return report(opened.error());
-    }
-    target = *std::move(opened);
+int run_kv(const KvOptions& options, const Config& config) {
+  const auto places = places_of(options, config);
+  if (!places) {
+    return report(places.error());
+  }
+  const auto target = open_export(options, *places, config);
+  if (!target) {
+    return report(target.error());
   }
   int status = 0;
-  for (const std::string& directory : options.directories) {
-    if (const auto done = run_one(directory, options, target.get()); !done) {
+  for (const KvPlace& place : *places) {
+    if (const auto done = run_one(place, options, target->get()); !done) {
       status = report(done.error());
     }
   }

@@ -1,4 +1,4 @@
-// The file row in a directory that was named, or else in the user's cache directory.
+// A directory or a Ceph pool that was named, or else a directory in the user's cache.
 #include "tools/kv_plan.h"
 
 #include <algorithm>
@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kRados = "rados:";
+
 // By the XDG base directory specification. Empty: the user has none.
 fs::path user_cache() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
@@ -31,7 +33,7 @@ fs::path user_cache() {
 
 // The pages of the blocks that a store has at most.
 std::int64_t visible_pages(const Config& config) {
-  const std::int64_t percent = config.kv().store() == "file" ? transport::kVisiblePercent : 100;
+  const std::int64_t percent = config.kv().store() == "memory" ? 100 : transport::kVisiblePercent;
   return std::max<std::int64_t>(1, config.kv().store_bytes() / kKvRecordAlign * percent / 100);
 }
 
@@ -41,35 +43,98 @@ transport::BlockPolicy eviction_of(const Config& config, std::int64_t blocks) {
                         {.blocks = blocks, .pages = visible_pages(config)});
 }
 
-Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config, fs::path directory) {
-  transport::BlockStoreParams params;
+// POOL[/STORE].
+Result<transport::RadosPlace> rados_place(const std::string& text, const Config& config) {
+  transport::RadosPlace place;
+  place.conf = config.kv().ceph_conf();
+  place.user = config.kv().ceph_user();
+  if (text.empty()) {
+    return place;
+  }
+  const std::size_t slash = text.find('/');
+  place.pool = text.substr(0, slash);
+  place.store = slash == std::string::npos ? place.store : text.substr(slash + 1);
+  if (place.pool.empty() || place.store.empty()) {
+    return fail(Code::kMisconfigured,
+                "'" + text + "' names no KV store in a Ceph pool; give POOL/STORE: shoal/kv");
+  }
+  return place;
+}
+
+Result<KvPlace> user_place() {
+  const fs::path cache = user_cache();
+  if (cache.empty()) {
+    return fail(Code::kMisconfigured,
+                "neither HOME nor XDG_CACHE_HOME names a directory for the KV store; give one "
+                "(--kv-dir DIR)");
+  }
+  return KvPlace{"file", cache / "shoal" / "kv", {}};
+}
+
+Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config,
+                                                        const std::string& row,
+                                                        transport::BlockStoreParams params) {
   params.limits.bytes = Bytes(config.kv().store_bytes());
   params.policy = eviction_of(config, params.limits.blocks);
   params.now = monotonic_now;
   params.wall = unix_millis_now;
-  params.directory = std::move(directory);
   params.writer = IncarnationId{random_seed()};
-  return transport::open_block_store(config.kv().store(), std::move(params));
+  return transport::open_block_store(row, std::move(params));
+}
+
+Result<std::unique_ptr<transport::BlockStore>> open_place(const Config& config) {
+  TRY(const KvPlace place, kv_place(config));
+  return open_row(config, place.row, params_of(place));
 }
 
 }  // namespace
 
+std::string KvPlace::text() const {
+  return row == "file" ? directory.string() : kRados + rados.pool + "/" + rados.store;
+}
+
+Result<KvPlace> kv_place(const Config& config) {
+  const auto& kv = config.kv();
+  if (kv.store() == "rados") {
+    TRY(transport::RadosPlace rados, rados_place(kv.dir(), config));
+    return KvPlace{kv.store(), {}, std::move(rados)};
+  }
+  if (kv.store() != "file") {
+    return fail(Code::kMisconfigured,
+                "kv.store is \"" + kv.store() + "\": it outlives no process; name a directory");
+  }
+  return kv.dir().empty() ? user_place() : KvPlace{kv.store(), kv.dir(), {}};
+}
+
+Result<KvPlace> parse_kv_place(const std::string& text, const Config& config) {
+  if (!text.starts_with(kRados)) {
+    return KvPlace{"file", text, {}};
+  }
+  TRY(transport::RadosPlace rados, rados_place(text.substr(kRados.size()), config));
+  return KvPlace{"rados", {}, std::move(rados)};
+}
+
+transport::BlockStoreParams params_of(const KvPlace& place) {
+  transport::BlockStoreParams params;
+  params.directory = place.directory;
+  params.rados = place.rados;
+  return params;
+}
+
 Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
                                                            const EventLog& log) {
-  const bool is_file = config.kv().store() == "file";
-  if (!is_file && !config.kv().dir().empty()) {
+  const auto& kv = config.kv();
+  const bool outlives = kv.store() == "file" || kv.store() == "rados";
+  if (!outlives && !kv.dir().empty()) {
     return fail(Code::kMisconfigured,
-                "kv.dir is given, but kv.store is \"" + config.kv().store() +
+                "kv.dir is given, but kv.store is \"" + kv.store() +
                     "\", which has none: leave one of them out");
   }
-  if (!is_file || !config.kv().dir().empty()) {
-    return config.kv().store() == "none" ? nullptr : open_row(config, config.kv().dir());
+  if (!outlives) {
+    return kv.store() == "none" ? nullptr : open_row(config, kv.store(), {});
   }
-  const fs::path cache = user_cache();
-  auto opened = cache.empty() ? fail(Code::kMisconfigured,
-                                     "neither HOME nor XDG_CACHE_HOME names a directory")
-                              : open_row(config, cache / "shoal" / "kv");
-  if (!opened) {
+  auto opened = open_place(config);
+  if (!opened && kv.store() == "file" && kv.dir().empty()) {
     log.event(LogLevel::kWarning,
               "kv.no_store",
               {{"reason", opened.error().message},

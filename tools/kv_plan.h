@@ -2,15 +2,37 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "actors/config.h"
 #include "actors/log.h"
 #include "schemas/block_key.h"
 #include "schemas/result.h"
 #include "tools/device_plan.h"
-#include "transport/block_store.h"
+#include "transport/block_store_params.h"
 
 namespace shoal::tools {
+
+// Where a KV store is that outlives the process.
+struct KvPlace {
+  std::string row;                  // of transport/registry.h: file or rados
+  std::filesystem::path directory;  // of file
+  transport::RadosPlace rados;
+
+  // As parse_kv_place() takes it.
+  std::string text() const;
+};
+
+// What a configuration asks for. kMisconfigured: none that outlives the process, or one that cannot
+// be.
+Result<KvPlace> kv_place(const Config& config);
+
+// A directory, or rados:POOL[/STORE] in the cluster of the configuration.
+Result<KvPlace> parse_kv_place(const std::string& text, const Config& config);
+
+// To be completed with what the opener needs.
+transport::BlockStoreParams params_of(const KvPlace& place);
 
 // Null: none is asked for; or it is the user's cache directory, which cannot be had: the log says
 // why. A directory that was named and cannot be had is an error, which says what to do.

@@ -6,21 +6,22 @@
 #include "tools/process_ports.h"
 #include "transport/file_store/file_store.h"
 #include "transport/file_store/segment_reader.h"
+#include "transport/registry.h"
 
 namespace shoal::tools {
 
 using transport::EntryKind;
 
-Result<KvView> KvView::open(const std::string& directory) {
+Result<KvView> KvView::open(const KvPlace& place) {
   KvView view;
-  view.params_ = std::make_unique<transport::BlockStoreParams>();
-  view.params_->directory = directory;
+  view.place_ = place.text();
+  view.params_ = std::make_unique<transport::BlockStoreParams>(params_of(place));
   view.params_->now = monotonic_now;
   view.params_->wall = unix_millis_now;
   view.params_->policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
   view.params_->writer = IncarnationId{random_seed()};
-  TRY(view.io_, transport::open_file_io(*view.params_));
-  TRY_VOID(transport::check_version(*view.io_, directory));
+  TRY(view.io_, transport::open_block_files(place.row, *view.params_));
+  TRY_VOID(transport::check_version(*view.io_, view.place_));
   view.catalog_ = std::make_unique<transport::Catalog>(*view.params_);
   TRY_VOID(view.read());
   return view;

@@ -1,5 +1,5 @@
-// A KV store directory as it lies there: every segment read, nothing opened by a store and nothing
-// written. Also of a store that is in use.
+// A KV store as it lies in a directory or a Ceph pool: every segment read, nothing opened by a
+// store and nothing written. Also of a store that is in use.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/kv_plan.h"
 #include "transport/block_store_params.h"
 #include "transport/file_store/catalog.h"
 #include "transport/file_store/file_io.h"
@@ -31,9 +32,10 @@ struct KvViewSegment {
 class KvView {
  public:
   // kMisconfigured: there is no store of this version.
-  static Result<KvView> open(const std::string& directory);
+  static Result<KvView> open(const KvPlace& place);
 
-  const std::string& directory() const { return params_->directory.native(); }
+  // Where it is.
+  const std::string& place() const { return place_; }
 
   transport::FileIo& io() const { return *io_; }
 
@@ -50,6 +52,7 @@ class KvView {
  private:
   Result<void> read();
 
+  std::string place_;
   std::unique_ptr<transport::BlockStoreParams> params_;
   std::shared_ptr<transport::FileIo> io_;
   std::unique_ptr<transport::Catalog> catalog_;

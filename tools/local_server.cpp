@@ -97,8 +97,8 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
     TRY(std::string model, model_identity(plan.device));
     parts.cluster.emplace(ports_->parts({std::move(model), parts.shape.numeric_id}));
   }
-  // Nodes without a directory in common would keep what none of them finds.
-  if (ports_ == nullptr || !config.kv().dir().empty()) {
+  // Nodes without a directory in common would keep what none of them finds; a Ceph pool is.
+  if (ports_ == nullptr || !config.kv().dir().empty() || config.kv().store() == "rados") {
     TRY(blocks_, open_blocks(config, log_of(config, silent_)));
   }
   if (blocks_ != nullptr) {

@@ -31,6 +31,25 @@ Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
               "no cluster store '" + std::string(name) + "'; there is: embedded");
 }
 
+namespace {
+
+tl::unexpected<Error> no_block_store(std::string_view name) {
+#ifdef SHOAL_HAS_RADOS
+  constexpr char kRows[] = "file, memory, rados";
+#else
+  constexpr char kRows[] = "file, memory";
+  if (name == "rados") {
+    return fail(Code::kMisconfigured,
+                "this program was built without Ceph; install librados-dev, then configure and "
+                "build it again (-DSHOAL_RADOS=ON)");
+  }
+#endif
+  return fail(Code::kMisconfigured,
+              "no block store '" + std::string(name) + "'; there are: " + kRows);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
                                                      BlockStoreParams params) {
   if (name == "file") {
@@ -43,12 +62,21 @@ Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
   if (name == "rados") {
     return open_rados_store(std::move(params));
   }
-  constexpr char kRows[] = "file, memory, rados";
-#else
-  constexpr char kRows[] = "file, memory";
 #endif
-  return fail(Code::kMisconfigured,
-              "no block store '" + std::string(name) + "'; there are: " + kRows);
+  return no_block_store(name);
+}
+
+Result<std::shared_ptr<FileIo>> open_block_files(std::string_view name,
+                                                 const BlockStoreParams& params) {
+  if (name == "file") {
+    return open_file_io(params);
+  }
+#ifdef SHOAL_HAS_RADOS
+  if (name == "rados") {
+    return open_rados_files(params);
+  }
+#endif
+  return no_block_store(name);
 }
 
 }  // namespace shoal::transport

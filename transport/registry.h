@@ -11,6 +11,8 @@
 
 namespace shoal::transport {
 
+class FileIo;
+
 // "tcp". kMisconfigured: no such row, or it cannot listen there.
 Result<std::unique_ptr<Transport>> open_transport(std::string_view name, TransportParams params);
 
@@ -23,5 +25,10 @@ Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
 // medium cannot be had or is not a store of this version; kUnavailable: it does not answer.
 Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
                                                      BlockStoreParams params);
+
+// The files of a store that "file" or "rados" would open, to be looked into: nothing is made.
+// Errors likewise.
+Result<std::shared_ptr<FileIo>> open_block_files(std::string_view name,
+                                                 const BlockStoreParams& params);
 
 }  // namespace shoal::transport

@@ -200,6 +200,11 @@ class Store(unittest.TestCase):
             out.write("shoal KV store, format 2\n")
         self.assertRegex(self.kv("verify", empty, status=1), re.compile("format 1"))
 
+    def test_ceph_that_cannot_be_had_is_told_by_what_is_missing(self):
+        said = self.kv("stat", "rados:shoal/kv", "--set", f"kv.ceph_conf={self.root}/ceph.conf", status=1)
+        self.assertRegex(said, re.compile("name the ceph.conf of the cluster|install librados-dev"))
+        self.assertIn("POOL/STORE", self.kv("stat", "rados:/kv", status=1))
+
     def test_several_directories_are_looked_at_and_one_bad_one_does_not_hide_the_others(self):
         said = self.kv("stat", os.path.join(self.root, "nowhere"), self.dir, status=1)
         self.assertIn("8: 5 exact", said)

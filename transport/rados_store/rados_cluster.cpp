@@ -69,8 +69,9 @@ Result<void> RadosCluster::open() {
   const char* conf = place_.conf.empty() ? nullptr : place_.conf.c_str();
   if (const int read = rados_conf_read_file(cluster_, conf); read < 0) {
     return fail(Code::kMisconfigured,
-                "cannot read the Ceph configuration " + place_.conf.string() + ": " +
-                    std::strerror(-read) + "; name the ceph.conf of the cluster");
+                "cannot read the Ceph configuration " +
+                    (place_.conf.empty() ? "where Ceph looks for it" : place_.conf.string()) +
+                    ": " + std::strerror(-read) + "; name the ceph.conf of the cluster");
   }
   for (const auto& [option, value] : kOptions) {
     rados_conf_set(cluster_, option, value);

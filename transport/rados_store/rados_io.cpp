@@ -144,15 +144,13 @@ struct Reading {
 
 }  // namespace
 
-Result<std::shared_ptr<RadosIo>> RadosIo::open(std::shared_ptr<RadosCluster> cluster, Clock now) {
+Result<void> RadosIo::make_directory() {
   auto op = make_write_op();
   rados_write_op_create(op.get(), LIBRADOS_CREATE_IDEMPOTENT, nullptr);
   // An erasure-coded pool says so here.
   rados_write_op_omap_set2(op.get(), nullptr, nullptr, nullptr, nullptr, 0);
-  if (const int error = Call(*cluster, kDirectory, std::move(op)).wait(); error != 0) {
-    return cluster->refused("open", cluster->name(), error);
-  }
-  return std::shared_ptr<RadosIo>(new RadosIo(std::move(cluster), std::move(now)));
+  const int error = Call(*cluster_, kDirectory, std::move(op)).wait();
+  return error == 0 ? Result<void>() : cluster_->refused("open", cluster_->name(), error);
 }
 
 std::string_view RadosIo::durable() const {

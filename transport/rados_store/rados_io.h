@@ -25,8 +25,12 @@ class RadosIo final : public FileIo {
  public:
   static constexpr std::uint64_t kStripe = std::uint64_t{4} << 20;
 
-  // Makes the directory if there is none.
-  static Result<std::shared_ptr<RadosIo>> open(std::shared_ptr<RadosCluster> cluster, Clock now);
+  RadosIo(std::shared_ptr<RadosCluster> cluster, Clock now)
+      : cluster_(std::move(cluster)),
+        now_(std::move(now)) {}
+
+  // If there is none. kMisconfigured: a pool that cannot have one.
+  Result<void> make_directory();
 
   std::string_view durable() const override;
 
@@ -55,10 +59,6 @@ class RadosIo final : public FileIo {
   };
 
   using Lines = std::map<std::string, Line>;
-
-  RadosIo(std::shared_ptr<RadosCluster> cluster, Clock now)
-      : cluster_(std::move(cluster)),
-        now_(std::move(now)) {}
 
   Result<std::map<std::string, std::string>> lines();
   Result<std::string> line(const std::string& name);

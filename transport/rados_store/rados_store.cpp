@@ -11,8 +11,14 @@ namespace shoal::transport {
 Result<std::unique_ptr<BlockStore>> open_rados_store(BlockStoreParams params) {
   TRY(auto cluster, RadosCluster::connect(params.rados));
   const std::string where = cluster->name();
-  TRY(auto io, RadosIo::open(std::move(cluster), params.now));
+  auto io = std::make_shared<RadosIo>(std::move(cluster), params.now);
+  TRY_VOID(io->make_directory());
   return open_file_store(std::move(params), std::move(io), where);
+}
+
+Result<std::shared_ptr<FileIo>> open_rados_files(const BlockStoreParams& params) {
+  TRY(auto cluster, RadosCluster::connect(params.rados));
+  return std::make_shared<RadosIo>(std::move(cluster), params.now);
 }
 
 }  // namespace shoal::transport

@@ -9,11 +9,15 @@
 #include <memory>
 
 #include "transport/block_store_params.h"
+#include "transport/file_store/file_io.h"
 
 namespace shoal::transport {
 
 // kMisconfigured: no such configuration, user or pool, or a store of another version;
 // kUnavailable: Ceph does not answer.
 Result<std::unique_ptr<BlockStore>> open_rados_store(BlockStoreParams params);
+
+// The files of such a store; nothing is made. Errors likewise.
+Result<std::shared_ptr<FileIo>> open_rados_files(const BlockStoreParams& params);
 
 }  // namespace shoal::transport
