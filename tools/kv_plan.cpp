@@ -74,7 +74,9 @@ Result<KvPlace> user_place() {
 Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config,
                                                         const std::string& row,
                                                         transport::BlockStoreParams params) {
-  params.limits.bytes = Bytes(config.kv().store_bytes());
+  const auto& kv = config.kv();
+  params.limits.bytes = Bytes(kv.store_bytes());
+  params.limits.hours = {kv.agent_hours(), kv.chat_hours(), kv.pinned_hours()};
   params.policy = eviction_of(config, params.limits.blocks);
   params.now = monotonic_now;
   params.wall = unix_millis_now;

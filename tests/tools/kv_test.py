@@ -10,7 +10,7 @@ import time
 import unittest
 
 import shoal_program
-from shoal_program import ROOT, run
+from shoal_program import ROOT, Server, run
 
 PAGE = 4096
 VERSION = "shoal KV store, format 1\n"
@@ -204,6 +204,25 @@ class Store(unittest.TestCase):
         said = self.kv("stat", "rados:shoal/kv", "--set", f"kv.ceph_conf={self.root}/ceph.conf", status=1)
         self.assertRegex(said, re.compile("name the ceph.conf of the cluster|install librados-dev"))
         self.assertIn("POOL/STORE", self.kv("stat", "rados:/kv", status=1))
+
+    def test_how_long_each_class_lives_is_an_option_with_its_origin(self):
+        shown = run("config", "--set", "kv.agent_hours=24").stdout
+        self.assertIn("kv.agent_hours = 24  (--set)", shown)
+        self.assertIn("kv.chat_hours = 168  (default)", shown)
+        self.assertIn("1 .. 87600", run("config", "--set", "kv.chat_hours=0").stderr)
+        serving = ("--device", "sim", "--kv-dir", self.dir)
+        with Server(*serving) as server:
+            self.assertEqual(self.visible(server), 8)
+        with Server(*serving, "--set", "kv.agent_hours=24") as server:
+            self.assertEqual(self.visible(server), 5)
+
+    @staticmethod
+    def visible(server):
+        """Blocks, once all of the store is read."""
+        while True:
+            page = server.request("GET", "/metrics")[1]
+            if "shoal_kv_store_opening 0" in page:
+                return int(re.search(r"(?m)^shoal_kv_store_blocks (\d+)$", page)[1])
 
     def test_several_directories_are_looked_at_and_one_bad_one_does_not_hide_the_others(self):
         said = self.kv("stat", os.path.join(self.root, "nowhere"), self.dir, status=1)
