@@ -255,7 +255,7 @@ std::string describe_config(const ConfigSources& sources) {
       [&sources, &text](
           const std::string& name, const Message& message, const FieldDescriptor& field) {
         const auto origin = sources.origin.find(name);
-        const bool secret = name == "http.api_key";
+        const bool secret = name == "http.api_key" || name == "http.key_class";
         const std::string value =
             secret ? std::to_string(message.GetReflection()->FieldSize(message, &field)) + " keys"
                    : option_text(message, field);

@@ -30,8 +30,11 @@ std::string_view key_of(const HttpRequest& request) {
 HttpAccess::HttpAccess(const std::vector<ApiKey>& keys) {
   if (keys.empty())
     find_or_add("");
-  for (const ApiKey& key : keys)
-    entries_.push_back({.key = key.key, .tenant = &find_or_add(key.tenant)});
+  for (const ApiKey& key : keys) {
+    Tenant& tenant = find_or_add(key.tenant);
+    tenant.ttl = key.ttl;
+    entries_.push_back({.key = key.key, .tenant = &tenant});
+  }
 }
 
 Tenant& HttpAccess::find_or_add(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ struct Tenant {
   explicit Tenant(std::string tenant_name) : name(std::move(tenant_name)) {}
 
   std::string name;
+  std::optional<TtlClass> ttl;  // as in ApiKey
   std::atomic<std::size_t> choices_in_flight{0};
 };
 

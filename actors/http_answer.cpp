@@ -87,7 +87,7 @@ void HttpAnswer::submit_choices(const AnswerPlan& plan) {
                         .basis = std::nullopt,
                         .deadline = received_ + timeout,
                         .tenant = tenant_.name,
-                        .ttl = plan.ttl};
+                        .ttl = plan.names_ttl ? plan.ttl : tenant_.ttl.value_or(plan.ttl)};
   if (!submission.sampling.has_seed) {
     submission.sampling.seed = host_.random();
     submission.sampling.has_seed = true;

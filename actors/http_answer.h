@@ -57,6 +57,7 @@ struct AnswerPlan {
   bool stream = false;
   BasisMode mode = BasisMode::kBounded;
   TtlClass ttl = TtlClass::kChat;
+  bool names_ttl = false;  // the client did; else that of its key comes first
   std::optional<Nanos> timeout;
   std::unique_ptr<AnswerFormat> format;
 };

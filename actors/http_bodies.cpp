@@ -135,6 +135,7 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   plan.prompt = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   plan.mode = basis_mode(serving, context.default_mode);
   plan.ttl = ttl_class(serving.cache_class);
+  plan.names_ttl = serving.cache_class != CacheClass::kDefault;
   if (serving.timeout_s > 0) {
     if (const auto fault = timeout_fault(serving.timeout_s, context.longest_timeout);
         !fault.empty())

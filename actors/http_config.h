@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "schemas/kv_record.h"
 #include "schemas/units.h"
 
 namespace shoal {
@@ -49,6 +51,9 @@ struct HttpLimits {
 struct ApiKey {
   std::string key;
   std::string tenant;  // whose limits and cached prefixes the key uses
+  // Of its blocks, unless a request names one; empty: by the request. Alike for all keys of a
+  // tenant.
+  std::optional<TtlClass> ttl{};
 };
 
 struct HttpConfig {

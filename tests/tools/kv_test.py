@@ -229,6 +229,36 @@ class Store(unittest.TestCase):
         self.assertIn("8: 5 exact", said)
 
 
+class Keys(unittest.TestCase):
+    def test_a_key_s_blocks_have_its_class_unless_a_request_says_so(self):
+        with tempfile.TemporaryDirectory() as directory:
+            keys = ("--api-key", "one", "--api-key", "two=2", "--set", "http.key_class=two=2=pinned")
+            with Server("--device", "sim", "--kv-dir", directory, *keys) as server:
+                self.assertEqual(self.grown(server, directory, "one", {}), {"chat"})
+                self.assertEqual(self.grown(server, directory, "two=2", {}), {"pinned"})
+                self.assertEqual(self.grown(server, directory, "two=2", {"cache_class": "chat"}), {"chat"})
+
+    @staticmethod
+    def grown(server, directory, key, more):
+        """The classes that have more blocks after a new prompt."""
+        before = run("kv", "ls", directory).stdout.splitlines()
+        body = {"model": server.model, "prompt": f"{key} {more} was first. " * 150, "max_tokens": 1, **more}
+        status, answer = server.request("POST", "/v1/completions", body, key)
+        if status != 200:
+            raise AssertionError(answer)
+        while len(after := run("kv", "ls", directory).stdout.splitlines()) == len(before):
+            pass
+        return {line.split()[1] for line in set(after) - set(before)}
+
+    def test_a_class_for_a_key_is_checked_and_not_shown(self):
+        for setting, problem in [("SECRET=pinned", "not one of http.api_key"), ("known=forever", "agent, chat or pinned"), ("known", "KEY=CLASS")]:
+            said = run("config", "--api-key", "known", "--set", "http.key_class=" + setting).stderr
+            self.assertIn("http.key_class 1: ", said)
+            self.assertIn(problem, said)
+            self.assertNotIn("SECRET", said)
+        self.assertIn("http.key_class = 1 keys  (--set)", run("config", "--api-key", "known", "--set", "http.key_class=known=agent").stdout)
+
+
 class Bench(unittest.TestCase):
     def test_bench_kv_replays_recorded_requests(self):
         trace = os.path.join(ROOT, "tests", "sim", "traces", "mixed-600.jsonl.gz")
