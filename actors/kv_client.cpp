@@ -32,7 +32,8 @@ struct KvClient {
   std::uint64_t layout = 0;
   std::uint64_t numeric = 0;
   Instant away_until{};
-  std::string refusal;  // why it took no block the last time that it did not
+  bool is_gone = false;  // the store says that its medium is away
+  std::string refusal;   // why it took no block the last time that it did not
   Instant refused_at{};
   bool has_news = false;  // blocks became durable since others were told
   Instant told_at{};
@@ -280,11 +281,15 @@ void KvClient::look_into(const KvWanted& wanted, const Error& error) {
 // Requests complete all the same: whole, and their blocks are kept nowhere.
 std::string KvClient::trouble() const {
   const Instant now = seat.node->now();
+  const transport::BlockStore::Use use = store->use();
+  if (!use.away.empty()) {
+    return "the KV store is away: " + use.away;
+  }
   if (now < away_until) {
     return "the KV store does not answer: is its file system mounted and its disk healthy?";
   }
   const bool is_recent = !refusal.empty() && now - refused_at < kRefusalShown;
-  if (!store->use().writable || is_recent) {
+  if (!use.writable || is_recent) {
     return "the KV store refuses writes" + (refusal.empty() ? refusal : ": " + refusal);
   }
   if (failed > 0 && now - failed_at < kRefusalShown) {
@@ -301,6 +306,10 @@ bool KvClient::is_stored(const KvBlock& block) const {
 
 // What the store does not take is a later miss.
 void KvClient::save(const StoreKv& message) {
+  if (is_gone) {
+    seat.node->metrics.kv_dropped += std::ssize(message.blocks);
+    return;
+  }
   std::vector<std::vector<std::byte>> records;
   for (const SavedBlock& saved : message.blocks) {
     if (is_stored(saved.header)) {
@@ -379,8 +388,10 @@ void KvClient::tick() {
   const Instant now = seat.node->now();
   kept.expire(now);
   search->tails().expire(now);
-  if (const std::int64_t count = store->use().failed; count > failed) {
-    failed = count;
+  const transport::BlockStore::Use use = store->use();
+  is_gone = !use.away.empty();
+  if (use.failed > failed) {
+    failed = use.failed;
     failed_at = now;
   }
   show_kept();

@@ -2,6 +2,8 @@
 #include "tools/kv_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -11,6 +13,7 @@
 #include "tools/model_digest.h"
 #include "tools/process_ports.h"
 #include "transport/file_store/file_store.h"
+#include "transport/patient_store.h"
 #include "transport/registry.h"
 
 namespace shoal::tools {
@@ -84,9 +87,45 @@ Result<std::unique_ptr<transport::BlockStore>> open_row(const Config& config,
   return transport::open_block_store(row, std::move(params));
 }
 
-Result<std::unique_ptr<transport::BlockStore>> open_place(const Config& config) {
-  TRY(const KvPlace place, kv_place(config));
-  return open_row(config, place.row, params_of(place));
+Result<std::unique_ptr<transport::BlockStore>> open_place(
+    const Config& config, const std::shared_ptr<transport::FileSystemId>& made_on) {
+  const bool is_named = config.kv().store() != "file" || !config.kv().dir().empty();
+  auto opened = [&]() -> Result<std::unique_ptr<transport::BlockStore>> {
+    TRY(const KvPlace place, kv_place(config));
+    transport::BlockStoreParams params = params_of(place);
+    params.made_on = made_on;
+    return open_row(config, place.row, std::move(params));
+  }();
+  if (!opened && !is_named) {
+    // Nobody asked for the user's cache directory: it is no reason not to serve.
+    return fail(Code::kUnavailable, opened.error().message);
+  }
+  return opened;
+}
+
+void tell(const EventLog& log, const std::string& where, const std::string& why) {
+  if (why.empty()) {
+    log.event(LogLevel::kInfo, "kv.store_back", {{"store", where}});
+  } else {
+    log.event(LogLevel::kWarning,
+              "kv.store_away",
+              {{"store", where},
+               {"reason", why},
+               {"do",
+                "KV ends with its request until then; --kv-dir DIR names another, --set "
+                "kv.store=none keeps none"}});
+  }
+}
+
+std::string size_text(std::int64_t bytes) {
+  const bool is_large = bytes >= std::int64_t{1} << 30;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(),
+                text.size(),
+                "%.1f %s",
+                static_cast<double>(bytes) / static_cast<double>(1 << (is_large ? 30 : 20)),
+                is_large ? "GiB" : "MiB");
+  return text.data();
 }
 
 }  // namespace
@@ -135,15 +174,27 @@ Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
   if (!outlives) {
     return kv.store() == "none" ? nullptr : open_row(config, kv.store(), {});
   }
-  auto opened = open_place(config);
-  if (!opened && kv.store() == "file" && kv.dir().empty()) {
-    log.event(LogLevel::kWarning,
-              "kv.no_store",
-              {{"reason", opened.error().message},
-               {"do", "KV ends with its request; give --kv-dir DIR, or --set kv.store=none"}});
-    return nullptr;
+  const auto place = kv_place(config);
+  return transport::open_patient_store(
+      {.open =
+           [config, made_on = std::make_shared<transport::FileSystemId>()] {
+             return open_place(config, made_on);
+           },
+       .told = [log, where = place ? place->text() : std::string()](
+                   const std::string& why) { tell(log, where, why); }});
+}
+
+std::string describe_kv(const Config& config) {
+  const auto& kv = config.kv();
+  if (kv.store() == "none") {
+    return "KV ends with its request (kv.store)";
   }
-  return opened;
+  const auto place = kv_place(config);
+  if (!place && kv.store() != "memory") {
+    return "KV ends with its request: " + place.error().message;
+  }
+  return "KV is kept in " + (place ? place->text() : kv.store()) + ", up to " +
+         size_text(kv.store_bytes()) + " (kv.store_bytes)";
 }
 
 Result<KvIdentity> kv_identity(const DevicePlan& plan) {

@@ -34,10 +34,14 @@ Result<KvPlace> parse_kv_place(const std::string& text, const Config& config);
 // To be completed with what the opener needs.
 transport::BlockStoreParams params_of(const KvPlace& place);
 
-// Null: none is asked for; or it is the user's cache directory, which cannot be had: the log says
-// why. A directory that was named and cannot be had is an error, which says what to do.
+// Null: none is asked for. One that cannot be had now is waited for, in the background; the log
+// says why, and when it is there. What was named and can never be one is an error, which says what
+// to do.
 Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
                                                            const EventLog& log);
+
+// Where it keeps what, for the one who starts a server.
+std::string describe_kv(const Config& config);
 
 // Of what the device runs; no tenant's.
 Result<KvIdentity> kv_identity(const DevicePlan& plan);

@@ -7,10 +7,10 @@
 // Threads: every call from any thread; callbacks on the row's own threads, one at a time, and they
 // must not block. Every operation is called back exactly once, by its deadline at the latest, also
 // when the store stops: stop() returns after the last callback, and what is asked of a stopped
-// store is refused on the caller's thread. Errors: kNotFound (no such block, or no longer),
-// kCorrupt (it is damaged or another's), kDeadline, kNoCapacity (a ceiling of this side, or the
-// medium is full), kUnavailable (the medium does not answer or refuses to be written, or the store
-// stopped).
+// store, or of one that is away, is refused on the caller's thread. Errors: kNotFound (no such
+// block, or no longer), kCorrupt (it is damaged or another's), kDeadline, kNoCapacity (a ceiling of
+// this side, or the medium is full), kUnavailable (the medium does not answer or refuses to be
+// written, or the store stopped).
 #pragma once
 
 #include <array>
@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -107,6 +108,7 @@ class BlockStore {
     // It still reads what is there: gets of unknown blocks wait for that, and what was dropped may
     // be there once more until then.
     bool opening = false;
+    std::string away;  // why the medium cannot be had at all; empty: it is there
   };
 
   virtual Use use() const = 0;

@@ -1,9 +1,11 @@
 // What a block store of one process is opened with.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "schemas/ids.h"
@@ -20,6 +22,9 @@ enum class FileWay : std::uint8_t {
   kUring,    // io_uring, or the store does not open
   kThreads,  // pread and pwrite
 };
+
+// The file system on which a directory was when it was opened last; 0: it was not yet.
+using FileSystemId = std::atomic<std::uint64_t>;
 
 // Where in a Ceph cluster a store is.
 struct RadosPlace {
@@ -43,6 +48,9 @@ struct BlockStoreParams {
   std::filesystem::path directory;  // created if need be
   FileWay way = FileWay::kAny;
   bool direct = true;  // past the page cache where the file system allows it
+  // Over all openings of a directory. A store that is not there is made on no other file system
+  // than before: what is seen may be the place of a mount that went away. Null: anywhere.
+  std::shared_ptr<FileSystemId> made_on;
 
   // Row `rados` alone.
   RadosPlace rados;

@@ -21,8 +21,9 @@ Result<std::unique_ptr<ClusterStore>> open_cluster_store(std::string_view name,
                                                          const std::filesystem::path& directory,
                                                          Clock now);
 
-// "file", "memory"; "rados" where it was built with librados. kMisconfigured: no such row, or the
-// medium cannot be had or is not a store of this version; kUnavailable: it does not answer.
+// "file", "memory"; "rados" where it was built with librados. kMisconfigured: no such row, or
+// what is named can never be a store of this version; kUnavailable, kNoCapacity: the medium does
+// not answer, or lets nobody make a store.
 Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
                                                      BlockStoreParams params);
 

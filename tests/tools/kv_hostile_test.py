@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -12,7 +13,7 @@ import unittest
 
 import shoal_program
 from hanging_mount import hanging_mount
-from shoal_program import DEADLINE_S, Server
+from shoal_program import DEADLINE_S, Server, run
 
 PROMPTS = [f"The code of Nora is {1000 + 7 * n}. " + "The table was on the hill. " * 140 for n in range(4)]
 
@@ -160,9 +161,14 @@ class Hostile(unittest.TestCase):
     def test_a_server_does_not_wait_for_a_mount_that_hangs(self):
         with hanging_mount() as mount:
             mount.hang()
-            done = shoal_program.run("serve", "--port", "0", "--kv-dir", mount.path)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("does not answer; is its file system mounted?", done.stderr)
+            with Server("--kv-dir", mount.path) as server:
+                self.assertIn("does not answer", server.await_line(server.stderr, "kv.store_away"))
+                await_true(lambda: "the KV store is away" in health(server))
+                self.assertEqual(len(ask(server, PROMPTS[0])[0]), 12)
+                mount.go_on()
+                server.await_line(server.stderr, "kv.store_back")
+                ask(server, PROMPTS[0])
+                await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
 
     def test_a_mount_that_hangs_keeps_no_server_from_ending(self):
         with hanging_mount() as mount:
@@ -174,6 +180,70 @@ class Hostile(unittest.TestCase):
                 server.process.terminate()
                 self.assertEqual(server.process.wait(DEADLINE_S), 0)
                 self.assertLess(time.monotonic() - asked, 20)
+
+    def test_a_store_that_is_away_at_start_is_used_when_it_is_there(self):
+        with tempfile.TemporaryDirectory() as place:
+            link, target = os.path.join(place, "link"), os.path.join(place, "target")
+            os.symlink(target, link)
+            with Server("--kv-dir", link, "--set", "kv.tail_bytes=0") as server, Server("--set", "kv.store=none") as cold:
+                self.assertIn(link, server.await_line(server.stderr, "kv.store_away"))
+                await_true(lambda: "the KV store is away: cannot make " + link in str(server.request("GET", "/health")[1]))
+                self.assertEqual(ask(server, PROMPTS[0])[0], ask(cold, PROMPTS[0])[0])
+                os.mkdir(target)
+                server.await_line(server.stderr, "kv.store_back")
+                await_true(lambda: server.request("GET", "/health")[1]["status"] == "ok")
+                ask(server, PROMPTS[0])
+                await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
+
+    def test_the_users_cache_that_cannot_be_had_is_told_by_health(self):
+        with tempfile.NamedTemporaryFile() as file, Server(cache=file.name) as server:
+            self.assertIn("shoal/kv", server.await_line(server.stderr, "kv.store_away"))
+            await_true(lambda: "the KV store is away" in str(server.request("GET", "/health")[1]))
+            self.assertEqual(len(ask(server, PROMPTS[0])[0]), 12)
+
+    def test_a_directory_removed_under_a_server_is_made_again(self):
+        with tempfile.TemporaryDirectory() as place:
+            directory = os.path.join(place, "kv")
+            with kept_by(directory) as server:
+                tokens = ask(server, PROMPTS[0])[0]
+                shutil.rmtree(directory)
+                server.await_line(server.stderr, "kv.store_away")
+                server.await_line(server.stderr, "kv.store_back")
+                self.assertEqual(ask(server, PROMPTS[0])[0], tokens)
+                await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
+                await_true(lambda: server.request("GET", "/health")[1]["status"] == "ok")
+
+    def test_where_a_mount_went_away_no_store_is_made(self):
+        with mounted("size=32m") as disk, tempfile.TemporaryDirectory() as place:
+            os.mkdir(os.path.join(disk, "kv"))
+            subprocess.run(["mount", "--bind", disk, place], check=True)
+            with kept_by(os.path.join(place, "kv")) as server:
+                ask(server, PROMPTS[0])
+                await_true(lambda: metric(server, "shoal_kv_store_blocks") >= 6)
+                subprocess.run(["umount", "-l", place], check=True)
+                await_true(lambda: "mount that again" in str(server.request("GET", "/health")[1]))
+                self.assertEqual(os.listdir(place), [])
+                subprocess.run(["mount", "--bind", disk, place], check=True)
+                try:
+                    await_true(lambda: metric(server, "shoal_kv_store_blocks") >= 6)
+                    await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
+                finally:
+                    subprocess.run(["umount", "-l", place], check=True)
+
+    def test_what_can_never_be_a_directory_is_refused_at_start(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for path in (file.name, os.path.join(file.name, "kv")):
+                refused = run("serve", "--port", "0", "--device", "sim", "--kv-dir", path)
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn(path + " cannot be a directory", refused.stderr)
+                self.assertNotIn(".new", refused.stderr)
+
+    def test_errors_name_no_temporary_files(self):
+        with mounted("size=64k,ro") as directory:
+            with Server("--device", "sim", "--kv-dir", directory) as server:
+                away = server.await_line(server.stderr, "kv.store_away")
+        self.assertIn("to this user to write", away)
+        self.assertNotIn(".new", away)
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ def json_lines(path):
 class Program:
     """A command of shoal that runs until it is told to end; killed when the block is left."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, cache=None):
         self.cache = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen([SHOAL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env={**os.environ, "XDG_CACHE_HOME": self.cache.name})
+                                        env={**os.environ, "XDG_CACHE_HOME": cache or self.cache.name})
         self.stdout, self.stderr = _lines_of(self.process.stdout), _lines_of(self.process.stderr)
 
     def __enter__(self):
@@ -74,8 +74,8 @@ class Program:
 class Server(Program):
     """`shoal serve` on a free port; ready when the constructor returns."""
 
-    def __init__(self, *arguments):
-        super().__init__("serve", "--port", "0", *arguments)
+    def __init__(self, *arguments, cache=None):
+        super().__init__("serve", "--port", "0", *arguments, cache=cache)
         ready = re.search(r"shoal serves (\S+) at (\S+) \(ready in (\d+) ms\)", self.await_line(self.stdout, "serves"))
         self.model, self.url, self.ready_ms = ready[1], ready[2], int(ready[3])
         self.address = urllib.parse.urlsplit(self.url)

@@ -424,7 +424,8 @@ TEST_CASE("a directory that cannot be is named") {
   params.directory = directory.path() / "file" / "kv";
   const auto store = transport::open_block_store("file", params);
   REQUIRE(!store.has_value());
-  CHECK(store.error().message.find("file/kv") != std::string::npos);
+  CHECK(store.error().code == Code::kMisconfigured);
+  CHECK(store.error().message.find("file/kv cannot be a directory") != std::string::npos);
 }
 
 TEST_CASE("files of others in the directory do not matter") {

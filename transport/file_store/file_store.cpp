@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <future>
+#include <sys/stat.h>
 #include <utility>
 
 #include "transport/file_store/posix_io.h"
@@ -132,31 +133,85 @@ std::string unique_of(const BlockStoreParams& params) {
   return std::to_string(params.writer.value);
 }
 
+namespace fs = std::filesystem;
+
+// 0: nothing of the path can be seen. Of a path that is not there: where it would be made.
+std::uint64_t file_system_of(fs::path path) {
+  struct stat facts {};
+
+  while (::stat(path.c_str(), &facts) != 0) {
+    if (!path.has_relative_path()) {
+      return 0;
+    }
+    path = path.parent_path();
+  }
+  return facts.st_dev;
+}
+
+// Where there is no store, one may be made there.
+Result<void> check_file_system(const BlockStoreParams& params) {
+  const std::uint64_t before = params.made_on == nullptr ? 0 : params.made_on->load();
+  std::error_code ignored;
+  if (before == 0 || fs::exists(params.directory / kVersionFile, ignored) ||
+      file_system_of(fs::absolute(params.directory, ignored)) == before) {
+    return {};
+  }
+  return fail(
+      Code::kUnavailable,
+      params.directory.string() + " is not where it was, on another file system; mount that again");
+}
+
+Result<void> make_directory(const fs::path& directory) {
+  std::error_code error;
+  if (fs::create_directories(directory, error)) {
+    std::error_code ignored;  // what it does not allow is said by the first file
+    fs::permissions(directory, fs::perms::owner_all, ignored);
+  }
+  if (error == std::errc::not_a_directory) {
+    return fail(Code::kMisconfigured,
+                directory.string() +
+                    " cannot be a directory: a part of that path is a file; give a directory, or a "
+                    "name that is free: it is made");
+  }
+  if (error) {
+    return fail(Code::kUnavailable,
+                "cannot make " + directory.string() + ": " + error.message() +
+                    "; make it for this user, or give another");
+  }
+  return {};
+}
+
 // An empty directory becomes a store.
-Result<void> prepare(FileIo& io, const std::filesystem::path& directory, const std::string& where) {
-  if (!directory.empty()) {
-    std::error_code ignored;  // what is wrong is said by the first file
-    if (std::filesystem::create_directories(directory, ignored)) {
-      std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
+Result<void> prepare(FileIo& io, const BlockStoreParams& params, const std::string& where) {
+  if (!params.directory.empty()) {
+    TRY_VOID(check_file_system(params));
+    TRY_VOID(make_directory(params.directory));
+  }
+  auto there = io.content(kVersionFile);
+  if (!there && there.error().code == Code::kNotFound) {
+    if (const auto written = io.replace(kVersionFile, kVersion); !written) {
+      const bool is_full = written.error().code == Code::kNoCapacity;
+      return fail(
+          written.error().code,
+          written.error().message +
+              (is_full ? "; make room there" : "; give " + where + " to this user to write"));
     }
   }
-  const auto there = io.content(kVersionFile);
-  if (there || there.error().code != Code::kNotFound) {
-    return check_version(io, where);
-  }
-  if (const auto written = io.replace(kVersionFile, kVersion); !written) {
-    return fail(Code::kMisconfigured,
-                written.error().message + "; give " + where + " to this user to write");
+  TRY_VOID(check_version(io, where));
+  if (params.made_on != nullptr) {
+    *params.made_on = file_system_of(params.directory);
   }
   return {};
 }
 
 std::unique_ptr<BlockStore> make(BlockStoreParams params,
                                  std::shared_ptr<FileIo> io,
-                                 std::unique_ptr<LaneThreads> lanes) {
+                                 std::unique_ptr<LaneThreads> lanes,
+                                 const std::string& where) {
   auto loop = std::make_unique<ThreadScheduler>(params.now);
   auto core =
       std::make_shared<StoreCore>(std::move(params), std::move(io), loop->port(), lanes->port());
+  core->where = where;
   return std::make_unique<FileStore>(std::move(core), std::move(loop), std::move(lanes));
 }
 
@@ -206,20 +261,19 @@ Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params,
   auto lanes = std::make_unique<LaneThreads>(params.readers);
   // In a lane, since a mount that hangs must not hold the caller.
   auto checked = std::make_shared<std::promise<Result<void>>>();
-  lanes->port()(Lane::kTidy, [checked, io, directory = params.directory, where] {
-    checked->set_value(prepare(*io, directory, where));
-  });
+  lanes->port()(Lane::kTidy,
+                [checked, io, params, where] { checked->set_value(prepare(*io, params, where)); });
   auto answer = checked->get_future();
   if (answer.wait_for(kOpenPatience) != std::future_status::ready) {
     return fail(Code::kUnavailable, where + " does not answer; is its file system mounted?");
   }
   TRY_VOID(answer.get());
-  return make(std::move(params), std::move(io), std::move(lanes));
+  return make(std::move(params), std::move(io), std::move(lanes), where);
 }
 
 std::unique_ptr<BlockStore> make_file_store(BlockStoreParams params, std::shared_ptr<FileIo> io) {
   auto lanes = std::make_unique<LaneThreads>(params.readers);
-  return make(std::move(params), std::move(io), std::move(lanes));
+  return make(std::move(params), std::move(io), std::move(lanes), "");
 }
 
 std::unique_ptr<BlockStore> make_file_store(BlockStoreParams params,

@@ -25,8 +25,9 @@ inline constexpr std::int64_t kVisiblePercent = 70;
 // A segment of that many bytes is full, and its writer begins another.
 Bytes full_segment(const BlockStoreLimits& limits);
 
-// kMisconfigured: the directory cannot be had, or holds a store of another version; kUnavailable:
-// it does not answer, or has no io_uring where that is asked for.
+// kMisconfigured: it is no directory, or holds a store of another version; kUnavailable,
+// kNoCapacity: it does not answer, cannot be made or written, or has no io_uring where that is
+// asked for.
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params);
 // The same over other files than `params` name; `where` they are, for messages.
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params,

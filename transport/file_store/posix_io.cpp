@@ -213,7 +213,7 @@ Result<std::string> PosixIo::content(const std::string& name) {
 
 Result<void> PosixIo::replace(const std::string& name, std::string_view content) {
   const std::string temporary = name + "." + unique_ + "." + std::to_string(replaced_++) + ".new";
-  auto replaced = write_and_sync(temporary, content);
+  auto replaced = write_and_sync(temporary, name, content);
   if (replaced && ::rename((directory_ / temporary).c_str(), (directory_ / name).c_str()) != 0) {
     replaced = refused("replace", name, errno);
   }
@@ -224,9 +224,11 @@ Result<void> PosixIo::replace(const std::string& name, std::string_view content)
   return sync_directory();
 }
 
-Result<void> PosixIo::write_and_sync(const std::string& name, std::string_view content) {
-  const FileDescriptor file(
-      ::open((directory_ / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
+Result<void> PosixIo::write_and_sync(const std::string& temporary,
+                                     const std::string& name,
+                                     std::string_view content) {
+  const FileDescriptor file(::open(
+      (directory_ / temporary).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode));
   if (!file.is_open()) {
     return refused("create", name, errno);
   }

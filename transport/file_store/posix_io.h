@@ -44,7 +44,10 @@ class PosixIo : public FileIo {
   class Opened;
 
   Result<FilePtr> open_with(const std::string& name, int flags);
-  Result<void> write_and_sync(const std::string& name, std::string_view content);
+  // Errors are about `name`, whose place `temporary` takes.
+  Result<void> write_and_sync(const std::string& temporary,
+                              const std::string& name,
+                              std::string_view content);
   Result<void> sync_directory();
 
   const std::filesystem::path directory_;

@@ -98,6 +98,7 @@ BlockStore::Use StoreCore::use() const {
   BlockStore::Use use = counts;
   use.blocks = catalog.blocks();
   use.bytes = catalog.bytes();
+  use.away = is_lost ? where + " is not there any more, or was emptied" : std::string();
   use.garbage = catalog.medium() - catalog.bytes();
   use.queued = Bytes(puts.queued());
   use.loading = Bytes(gets.loading());

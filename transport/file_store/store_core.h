@@ -69,6 +69,9 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   mutable std::mutex mutex;
   Catalog catalog;
   bool is_opening = true;  // the first reading of the directory is under way
+  // What the directory is called; empty: its version file is not asked after.
+  std::string where;
+  bool is_lost = false;    // it is not there, or is not this store any more
   BlockStore::Use counts;  // the fields that count
   Gets gets;
   Puts puts;

@@ -131,8 +131,10 @@ Tidying::Listing Tidying::look(const Known& known) {
   const auto names = core_.io->list();
   if (!names) {
     listing.error = names.error();
+    listing.is_lost = names.error().code == Code::kNotFound;
     return listing;
   }
+  listing.is_lost = std::find(names->begin(), names->end(), kVersionFile) == names->end();
   std::set<IncarnationId> beating;
   for (const std::string& name : *names) {
     if (const auto segment = parse_segment_name(name)) {
@@ -141,6 +143,7 @@ Tidying::Listing Tidying::look(const Known& known) {
       beating.insert(*writer);
     }
   }
+  listing.beats = beating.contains(core_.params.writer);
   find_grown(known, listing);
   judge_writers(known, beating, listing);
   return listing;
@@ -195,7 +198,11 @@ void Tidying::take(const Known& known, const Listing& listing) {
       core_.write_failed(listing.announced->error());
     }
     core_.counts.failed += listing.error.has_value();
+    core_.is_lost = listing.is_lost && !core_.where.empty();
     if (!listing.error) {
+      if (!listing.beats) {
+        announced_.reset();
+      }
       alive_ = listing.alive;
       for (const SegmentName& name : known.own) {
         check_there(listing, name);

@@ -83,6 +83,8 @@ class Tidying {
     std::vector<Grown> grown;
     std::set<IncarnationId> alive;
     std::optional<Error> error;
+    bool is_lost = false;  // there is no such store
+    bool beats = false;    // this process's heartbeat is there
     std::optional<Result<void>> announced;
   };
 
