@@ -380,17 +380,20 @@ struct KvCommand {
 };
 
 constexpr KvCommand kKvCommands[] = {
-    {KvTask::kStat, "stat", "how much is in a store, and how old it is", "shoal kv stat DIR"},
-    {KvTask::kList, "ls", "one line a block that a server would find", "shoal kv ls DIR"},
+    {KvTask::kStat,
+     "stat",
+     "how much is in a store, and how old it is",
+     "shoal kv stat\n  shoal kv stat DIR"},
+    {KvTask::kList, "ls", "one line a block that a server would find", "shoal kv ls"},
     {KvTask::kVerify,
      "verify",
      "read every block and check it; status 1 if any is damaged",
-     "shoal kv verify DIR"},
-    {KvTask::kScrub, "scrub", "verify, and take damaged blocks out", "shoal kv scrub DIR"},
+     "shoal kv verify --config my.txtpb"},
+    {KvTask::kScrub, "scrub", "verify, and take damaged blocks out", "shoal kv scrub"},
     {KvTask::kEvict,
      "evict",
      "take blocks out, the longest unused first",
-     "shoal kv evict DIR --to-bytes 1000000000\n  shoal kv evict DIR --class chat --older-than 24"},
+     "shoal kv evict --to-bytes 1000000000\n  shoal kv evict DIR --class chat --older-than 24"},
     {KvTask::kExport,
      "export",
      "write every good block into the store of another directory",
@@ -422,14 +425,14 @@ void add_kv(CLI::App& app, CommandLine& line) {
   CLI::App* kv =
       app.add_subcommand("kv", "look into and clean the KV stores of servers, running or not");
   kv->require_subcommand(1);
-  kv->footer("Example:\n  shoal kv stat ~/.cache/shoal/kv");
+  kv->footer("Example:\n  shoal kv stat");
   for (const KvCommand& command : kKvCommands) {
     CLI::App* sub = kv->add_subcommand(command.name, command.help);
     sub->add_option("stores",
                     line.kv.stores,
-                    "directories of stores, or rados:POOL/STORE (kv.ceph_conf, kv.ceph_user)")
-        ->check(not_empty())
-        ->required();
+                    "directories of stores, or rados:POOL/STORE (kv.ceph_conf, kv.ceph_user); "
+                    "default: where `shoal serve` keeps its KV")
+        ->check(not_empty());
     add_settings(*sub, line.config);
     if (command.task == KvTask::kEvict) {
       add_evict_flags(*sub, line.kv);

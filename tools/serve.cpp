@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/commands.h"
+#include "tools/kv_plan.h"
 #include "tools/local_server.h"
 #include "tools/server_life.h"
 #include "tools/server_plan.h"
@@ -11,20 +12,21 @@ namespace shoal::tools {
 
 namespace {
 
-void print_ready(const LocalServer& server, Nanos took, bool has_key) {
+void print_ready(const LocalServer& server, Nanos took, const Config& config) {
   const std::string url = server.url();
   std::printf(
       "shoal serves %s at %s (ready in %lld ms)\n",
       server.model_name().c_str(),
       url.c_str(),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  std::printf("%s\n", describe_kv(config).c_str());
   std::printf(
       "try: curl -s %s/v1/chat/completions %s-H 'Content-Type: application/json' -d '{\"model\": "
       "\"%s\", \"messages\": "
       "[{\"role\": \"user\", \"content\": \"What is shoal?\"}], \"thinking\": {\"type\": "
       "\"disabled\"}}'\n",
       url.c_str(),
-      has_key ? "-H 'Authorization: Bearer KEY' " : "",
+      config.http().api_key_size() > 0 ? "-H 'Authorization: Bearer KEY' " : "",
       server.model_name().c_str());
   std::fflush(stdout);
 }
@@ -32,11 +34,10 @@ void print_ready(const LocalServer& server, Nanos took, bool has_key) {
 }  // namespace
 
 int run_serve(const Config& config) {
-  return run_until_signal({[&config] { return LocalServer::start(config); },
-                           [&config](const LocalServer& server, Nanos took) {
-                             print_ready(server, took, config.http().api_key_size() > 0);
-                           },
-                           std::chrono::milliseconds(config.request().drain_ms())});
+  return run_until_signal(
+      {[&config] { return LocalServer::start(config); },
+       [&config](const LocalServer& server, Nanos took) { print_ready(server, took, config); },
+       std::chrono::milliseconds(config.request().drain_ms())});
 }
 
 int run_config(const ConfigSources& sources) {

@@ -8,6 +8,7 @@ import struct
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import shoal_program
 from shoal_program import ROOT, Server, run
@@ -223,6 +224,19 @@ class Store(unittest.TestCase):
             page = server.request("GET", "/metrics")[1]
             if "shoal_kv_store_opening 0" in page:
                 return int(re.search(r"(?m)^shoal_kv_store_blocks (\d+)$", page)[1])
+
+    def test_without_a_directory_the_one_of_serve_is_meant(self):
+        cache = os.path.join(self.root, "cache")
+        config = os.path.join(self.root, "config.txtpb")
+        with open(config, "w", encoding="utf-8") as out:
+            out.write(f'kv {{ dir: "{self.dir}" }}')
+        with Server("--device", "sim", cache=cache) as server:
+            self.assertIn(f"KV is kept in {cache}/shoal/kv, up to 8.0 GiB", server.await_line(server.stdout, "KV"))
+        with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+            self.assertTrue(self.kv("stat").startswith(f"{cache}/shoal/kv\n"))
+            self.assertEqual(self.kv("ls"), "")
+            self.assertIn("8 blocks verified", self.kv("verify", "--config", config))
+            self.assertIn("kv.store", self.kv("stat", "--set", "kv.store=none", status=1))
 
     def test_several_directories_are_looked_at_and_one_bad_one_does_not_hide_the_others(self):
         said = self.kv("stat", os.path.join(self.root, "nowhere"), self.dir, status=1)
