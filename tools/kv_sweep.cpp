@@ -1,10 +1,14 @@
-// Drops are written to a segment of this process, then whole files are removed where that is
-// allowed.
+// Whole files are removed where that is allowed, then the drops of what is left are written to a
+// segment of this process.
 #include "tools/kv_sweep.h"
 
 #include <algorithm>
-#include <map>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <set>
+#include <unistd.h>
+#include <unordered_set>
 
 #include "tools/process_ports.h"
 #include "transport/file_store/segment_writer.h"
@@ -30,25 +34,23 @@ IndexEntry drop_of(const KvViewBlock& block) {
   return entry;
 }
 
-// The segment that names them.
-Result<std::optional<SegmentName>> write_drops(const KvView& view,
-                                               const std::vector<KvViewBlock>& blocks) {
+// In a segment of this process.
+Result<void> write_drops(const KvView& view, const std::vector<KvViewBlock>& blocks) {
   transport::SegmentWriter writer(
       view.io(), view.params().writer, TtlClass::kPinned, std::int64_t{1} << 40);
-  std::optional<SegmentName> segment;
   for (std::size_t at = 0; at < blocks.size(); at += kBatch) {
     std::vector<IndexEntry> drops;
     for (std::size_t i = at; i < std::min(at + kBatch, blocks.size()); ++i) {
       drops.push_back(drop_of(blocks[i]));
     }
     TRY_VOID(writer.extend(drops, {}, unix_millis_now()));
-    TRY(const auto appended, writer.settle());
-    segment = appended.segment;
+    TRY_VOID(writer.settle());
   }
-  return segment;
+  return {};
 }
 
-// Whether it may be removed once nothing of it is visible.
+// Whether it may be removed once nothing of it is visible. Without a heartbeat of its own this
+// process cannot tell how late it is.
 bool is_dead(const KvView& view, IncarnationId writer) {
   const auto now = view.io().facts(transport::heartbeat_name(view.params().writer));
   const auto beat = view.io().facts(transport::heartbeat_name(writer));
@@ -58,6 +60,7 @@ bool is_dead(const KvView& view, IncarnationId writer) {
 
 // What is visible once `dropped` is not, and what is there.
 struct Left {
+  std::unordered_set<BlockKey> keys;
   std::set<SegmentName> visible;
   std::set<SegmentName> present;
 };
@@ -70,6 +73,7 @@ Left left_without(const KvView& view, const std::vector<KvViewBlock>& dropped) {
   Left left;
   for (const KvViewBlock& block : view.blocks()) {
     if (!places.contains({block.segment, block.entry.page})) {
+      left.keys.insert(block.entry.key);
       left.visible.insert(block.segment);
     }
   }
@@ -79,22 +83,22 @@ Left left_without(const KvView& view, const std::vector<KvViewBlock>& dropped) {
   return left;
 }
 
+// Says something about what is there.
+bool matters(const IndexEntry& entry, const Left& left) {
+  return (entry.kind == EntryKind::kTouch && left.keys.contains(entry.key)) ||
+         (entry.kind == EntryKind::kDrop && left.present.contains(entry.dropped));
+}
+
 // Nothing in it is visible or says anything about what is there.
 bool is_empty(const KvViewSegment& segment, const Left& left) {
   return segment.damaged == 0 && !segment.entries.empty() && !left.visible.contains(segment.name) &&
-         std::all_of(segment.entries.begin(), segment.entries.end(), [&](const IndexEntry& entry) {
-           return entry.kind == EntryKind::kBlock ||
-                  (entry.kind == EntryKind::kDrop && !left.present.contains(entry.dropped));
-         });
+         std::none_of(segment.entries.begin(),
+                      segment.entries.end(),
+                      [&left](const IndexEntry& entry) { return matters(entry, left); });
 }
 
-}  // namespace
-
-Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlock>& blocks) {
-  const std::string heartbeat = transport::heartbeat_name(view.params().writer);
-  TRY_VOID(view.io().replace(heartbeat, "shoal kv\n"));
-  TRY(const std::optional<SegmentName> drops, write_drops(view, blocks));
-  Left left = left_without(view, blocks);
+// Bytes of the files that went.
+Result<std::int64_t> remove_empty(const KvView& view, Left& left) {
   std::int64_t freed = 0;
   // The second time for segments that held nothing but drops of what was removed.
   for (int pass = 0; pass < 2; ++pass) {
@@ -107,13 +111,67 @@ Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlo
       }
     }
   }
-  const bool all_gone = std::none_of(blocks.begin(), blocks.end(), [&](const KvViewBlock& block) {
-    return left.present.contains(block.segment);
-  });
-  if (drops && all_gone) {
-    TRY_VOID(view.io().remove(to_string(*drops)));
+  return freed;
+}
+
+tl::unexpected<Error> no_room(const KvView& view, const std::string& why) {
+  return fail(Code::kNoCapacity,
+              view.place() + ": no room to note which blocks are taken out (" + why +
+                  "); make a few kilobytes free there and do it again");
+}
+
+// The room of records in the middle of their files. From here on they read as zeros, which nobody
+// takes for a block: so only of what is dropped next.
+Result<void> give_room(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+  if (view.params().directory.empty()) {
+    return no_room(view, "objects keep theirs");
   }
-  TRY_VOID(view.io().remove(heartbeat));
+  for (const KvViewBlock& block : blocks) {
+    const auto path = view.params().directory / to_string(block.segment);
+    const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const bool given = file >= 0 && ::fallocate(file,
+                                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                off_t{block.entry.page} * kKvRecordAlign,
+                                                off_t{block.entry.pages} * kKvRecordAlign) == 0;
+    const int error = errno;
+    if (file >= 0) {
+      ::close(file);
+    }
+    if (!given && error != ENOENT) {
+      return no_room(view, path.string() + ": " + std::strerror(error));
+    }
+  }
+  return {};
+}
+
+// Durable when it returns. What is dropped makes room for saying so, where there is none.
+Result<void> note_drops(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+  auto written = write_drops(view, blocks);
+  if (!written && written.error().code == Code::kNoCapacity) {
+    TRY_VOID(give_room(view, blocks));
+    written = write_drops(view, blocks);
+  }
+  return written;
+}
+
+}  // namespace
+
+Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+  const std::string heartbeat = transport::heartbeat_name(view.params().writer);
+  // Empty: it needs no room on a full disk.
+  if (const auto beat = view.io().replace(heartbeat, "");
+      !beat && beat.error().code != Code::kNoCapacity) {
+    return tl::unexpected(beat.error());
+  }
+  Left left = left_without(view, blocks);
+  TRY(const std::int64_t freed, remove_empty(view, left));
+  std::vector<KvViewBlock> remaining = blocks;
+  std::erase_if(remaining, [&left](const KvViewBlock& block) {
+    return !left.present.contains(block.segment);
+  });
+  const auto noted = note_drops(view, remaining);
+  static_cast<void>(view.io().remove(heartbeat));
+  TRY_VOID(noted);
   return freed;
 }
 

@@ -4,12 +4,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import struct
 import tempfile
 import time
 import unittest
 import unittest.mock
 
+import kv_hostile_test
 import shoal_program
 from shoal_program import ROOT, Server, run
 
@@ -224,6 +226,33 @@ class Store(unittest.TestCase):
             page = server.request("GET", "/metrics")[1]
             if "shoal_kv_store_opening 0" in page:
                 return int(re.search(r"(?m)^shoal_kv_store_blocks (\d+)$", page)[1])
+
+    def on_a_full_disk(self, directory):
+        """A store of 40 blocks with a living writer, in what is then a full file system; its segment."""
+        shutil.copy(os.path.join(self.dir, "shoal-kv"), directory)
+        with open(os.path.join(directory, f"{0xAB:016x}.alive"), "w", encoding="utf-8"):
+            pass
+        name = self.write(directory, 0xAB, 1, 0, chain(40), hours=3)
+        with open(os.path.join(directory, "filler"), "wb", buffering=0) as filler, self.assertRaises(OSError):
+            while True:
+                filler.write(bytes(PAGE))
+        return name
+
+    def test_evict_and_scrub_need_no_room_on_a_full_disk(self):
+        with kv_hostile_test.mounted("size=256k") as directory:
+            name = self.on_a_full_disk(directory)
+            self.assertIn("30 blocks taken out", self.kv("evict", directory, "--to-bytes", str(10 * PAGE)))
+            self.assertIn("10 blocks verified, 0 damaged", self.kv("verify", directory))
+            self.damage(name, PAGE + 1000)
+            self.assertIn("1 blocks taken out", self.kv("scrub", directory))
+            self.assertIn("9 blocks verified, 0 damaged", self.kv("verify", directory))
+
+    def test_evict_removes_whole_segments_of_the_dead_before_it_writes(self):
+        with kv_hostile_test.mounted("size=256k") as directory:
+            self.on_a_full_disk(directory)
+            os.remove(os.path.join(directory, f"{0xAB:016x}.alive"))
+            self.assertIn("40 blocks taken out, 0.2 MB of files removed", self.kv("evict", directory, "--to-bytes", "0"))
+            self.assertEqual(sorted(os.listdir(directory)), ["filler", "shoal-kv"])
 
     def test_without_a_directory_the_one_of_serve_is_meant(self):
         cache = os.path.join(self.root, "cache")
