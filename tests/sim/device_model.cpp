@@ -84,7 +84,8 @@ class Alone {
     run_.first = next_;
     run_.tokens.assign(at(next_), at(end));
     run_.history.clear();
-    if (next_ == floor_) {
+    // The sequence does not remember tokens before its first row.
+    if (next_ < floor_ + kernels::kHistoryTokens) {
       run_.history.assign(at(std::max<Position>(0, next_ - kernels::kHistoryTokens)), at(next_));
     }
     run_.stack = stack;
