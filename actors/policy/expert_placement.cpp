@@ -23,58 +23,111 @@ bool holds(Placement slots, std::int32_t expert) {
   return std::find(slots.begin(), slots.end(), expert) != slots.end();
 }
 
-// Columns for rows so that the sum of `cost` (row-major, square) is least. Shortest augmenting
-// paths with potentials, O(n^3).
-std::vector<std::int32_t> assign(std::span<const std::int32_t> cost, std::int32_t n) {
-  constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max() / 2;
-  std::vector<std::int32_t> row_potential(n + 1, 0);
-  std::vector<std::int32_t> column_potential(n + 1, 0);
-  std::vector<std::int32_t> row_of(n + 1, 0);  // both from 1; 0: none
-  std::vector<std::int32_t> before(n + 1, 0);
-  for (std::int32_t row = 1; row <= n; ++row) {
-    row_of[0] = row;
+// Columns for rows so that the sum of `cost` (row-major, square) is least: rows get their cheapest
+// column while it is free, then the others one by one the shortest augmenting path (with
+// potentials, O(n^3)).
+class Assignment {
+ public:
+  Assignment(std::span<const std::int32_t> cost, std::int32_t n)
+      : cost_(cost),
+        n_(n),
+        row_potential_(n + 1, 0),
+        column_potential_(n + 1, 0),
+        row_of_(n + 1, 0),
+        before_(n + 1, 0) {}
+
+  std::vector<std::int32_t> solve() {
+    std::vector<std::int32_t> rest;
+    for (std::int32_t row = 1; row <= n_; ++row) {
+      if (!take_cheapest(row)) {
+        rest.push_back(row);
+      }
+    }
+    for (const std::int32_t row : rest) {
+      augment(row);
+    }
+    std::vector<std::int32_t> column_of(n_);
+    for (std::int32_t column = 1; column <= n_; ++column) {
+      column_of[row_of_[column] - 1] = column - 1;
+    }
+    return column_of;
+  }
+
+ private:
+  static constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max() / 2;
+
+  std::int32_t cost(std::int32_t row, std::int32_t column) const {
+    return cost_[static_cast<std::size_t>(row - 1) * n_ + column - 1];
+  }
+
+  bool take_cheapest(std::int32_t row) {
+    std::int32_t cheapest = 1;
+    for (std::int32_t column = 2; column <= n_; ++column) {
+      const std::int32_t gain = cost(row, cheapest) - cost(row, column);
+      cheapest = gain > 0 || (gain == 0 && row_of_[cheapest] != 0) ? column : cheapest;
+    }
+    row_potential_[row] = cost(row, cheapest);
+    if (row_of_[cheapest] != 0) {
+      return false;
+    }
+    row_of_[cheapest] = row;
+    return true;
+  }
+
+  void augment(std::int32_t row) {
+    row_of_[0] = row;
     std::int32_t column = 0;
-    std::vector<std::int32_t> slack(n + 1, kFar);
-    std::vector<bool> used(n + 1, false);
+    std::vector<std::int32_t> slack(n_ + 1, kFar);
+    std::vector<std::uint8_t> used(n_ + 1, 0);
     do {
-      used[column] = true;
-      std::int32_t least = kFar;
-      std::int32_t next = 0;
-      for (std::int32_t c = 1; c <= n; ++c) {
-        if (used[c]) {
-          continue;
-        }
-        const std::int32_t reduced = cost[(row_of[column] - 1) * n + c - 1] -
-                                     row_potential[row_of[column]] - column_potential[c];
-        if (reduced < slack[c]) {
-          slack[c] = reduced;
-          before[c] = column;
-        }
-        if (slack[c] < least) {
-          least = slack[c];
-          next = c;
-        }
-      }
-      for (std::int32_t c = 0; c <= n; ++c) {
-        if (used[c]) {
-          row_potential[row_of[c]] += least;
-          column_potential[c] -= least;
-        } else {
-          slack[c] -= least;
-        }
-      }
-      column = next;
-    } while (row_of[column] != 0);
-    for (; column != 0; column = before[column]) {
-      row_of[column] = row_of[before[column]];
+      used[column] = 1;
+      column = grow(column, slack, used);
+    } while (row_of_[column] != 0);
+    for (; column != 0; column = before_[column]) {
+      row_of_[column] = row_of_[before_[column]];
     }
   }
-  std::vector<std::int32_t> column_of(n);
-  for (std::int32_t c = 1; c <= n; ++c) {
-    column_of[row_of[c] - 1] = c - 1;
+
+  // The next column of the tree of shortest paths.
+  std::int32_t grow(std::int32_t from,
+                    std::vector<std::int32_t>& slack,
+                    const std::vector<std::uint8_t>& used) {
+    const std::int32_t row = row_of_[from];
+    std::int32_t least = kFar;
+    std::int32_t next = 0;
+    for (std::int32_t column = 1; column <= n_; ++column) {
+      if (used[column] != 0) {
+        continue;
+      }
+      const std::int32_t reduced =
+          cost(row, column) - row_potential_[row] - column_potential_[column];
+      if (reduced < slack[column]) {
+        slack[column] = reduced;
+        before_[column] = from;
+      }
+      if (slack[column] < least) {
+        least = slack[column];
+        next = column;
+      }
+    }
+    for (std::int32_t column = 0; column <= n_ && least != 0; ++column) {
+      if (used[column] != 0) {
+        row_potential_[row_of_[column]] += least;
+        column_potential_[column] -= least;
+      } else {
+        slack[column] -= least;
+      }
+    }
+    return next;
   }
-  return column_of;
-}
+
+  std::span<const std::int32_t> cost_;
+  std::int32_t n_;  // rows and columns count from 1; 0: none
+  std::vector<std::int32_t> row_potential_;
+  std::vector<std::int32_t> column_potential_;
+  std::vector<std::int32_t> row_of_;  // by column
+  std::vector<std::int32_t> before_;  // by column: the one before it on the path
+};
 
 // Which rank of [first, first + ranks) each of them in `to` becomes.
 std::vector<std::int32_t> new_names(const ExpertShape& shape,
@@ -100,7 +153,7 @@ std::vector<std::int32_t> new_names(const ExpertShape& shape,
       }
     }
   }
-  return assign(cost, ranks);
+  return Assignment(cost, ranks).solve();
 }
 
 // The experts of `wanted` in the order of `had`, new ones in the slots that are left.

@@ -73,3 +73,26 @@ TEST_CASE("renaming keeps the experts of each rank together, and never moves mor
     CHECK(std::is_permutation(kept.begin(), kept.end(), to.begin()));
   }
 }
+
+TEST_CASE("no other names of ranks would move less") {
+  constexpr ExpertShape kShape{.experts = 12, .ranks = 5, .slots = 4};
+  Draw draw(3);
+  for (int round = 0; round < 50; ++round) {
+    SlotExperts from;
+    SlotExperts to;
+    for (int slot = 0; slot < kShape.all_slots(); ++slot) {
+      from.push_back(static_cast<std::int32_t>(draw.below(12)));
+      to.push_back(static_cast<std::int32_t>(draw.below(12)));
+    }
+    std::int64_t least = 100;
+    std::vector<std::int32_t> names{0, 1, 2, 3, 4};
+    do {
+      SlotExperts renamed(to.size());
+      for (std::int32_t rank = 0; rank < 5; ++rank) {
+        std::copy_n(to.begin() + rank * 4, 4, renamed.begin() + names[rank] * 4);
+      }
+      least = std::min(least, moves_between(kShape, from, renamed).slots);
+    } while (std::next_permutation(names.begin(), names.end()));
+    CHECK(moves_between(kShape, from, keep_slots(kShape, from, to, false)).slots == least);
+  }
+}

@@ -1,0 +1,237 @@
+// What a rank has too much is measured after the best split of the loads: only what cannot be
+// passed on is a reason to move an expert.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "actors/policy/expert_fill.h"
+#include "actors/policy/expert_pack.h"
+
+namespace shoal {
+
+namespace {
+
+constexpr int kRounds = 8;
+constexpr int kSwaps = 8;             // in a round
+constexpr int kIdle = 2;              // rounds without less risk, then no more
+constexpr double kTolerated = 0.003;  // above the mean, of a rank
+constexpr double kGuard = 2;          // deviations of a rank's load
+constexpr double kMostGuard = 0.5;    // of what has several places
+constexpr double kHot = 0.6;          // of a rank's load, in one replica: another would help
+constexpr double kHotter = 1.3;       // than what the expert that loses a replica is left with
+
+class Refinement {
+ public:
+  Refinement(const ExpertShape& shape,
+             std::span<const std::int32_t> expert_at,
+             const ExpertRisk& risk,
+             bool inside_nodes)
+      : shape_(shape),
+        at_(expert_at.begin(), expert_at.end()),
+        risk_(risk),
+        loads_(risk.loads()),
+        inside_nodes_(inside_nodes),
+        mean_(std::accumulate(loads_.begin(), loads_.end(), 0.0) / shape.ranks) {}
+
+  SlotExperts refine();
+
+ private:
+  void count_replicas();
+  void guard();
+  bool give_replica();
+  std::int32_t slot_for(std::int32_t expert, std::int32_t donor) const;
+  bool holds(std::int32_t rank, std::int32_t expert) const;
+  bool is_in_node(std::int32_t slot, std::int32_t expert) const;
+  double level_ranks(ExpertFill& fill);
+  bool swap_round();
+  bool relieve(std::int32_t rank, double mean);
+
+  ExpertShape shape_;
+  SlotExperts at_;
+  const ExpertRisk& risk_;
+  std::span<const double> loads_;
+  bool inside_nodes_;
+  double mean_;                         // load of a rank
+  std::vector<std::int32_t> counts_;    // tokens of each expert, guarded
+  std::vector<std::int32_t> replicas_;  // of each expert
+  std::vector<double> level_;           // of each rank, in those tokens
+};
+
+// A round may do harm: what was best is kept.
+SlotExperts Refinement::refine() {
+  for (std::int32_t i = 0; i < shape_.ranks && give_replica(); ++i) {
+  }
+  count_replicas();
+  guard();
+  ExpertFill fill(shape_, at_, loads_);
+  SlotExperts best = at_;
+  double least = level_ranks(fill);
+  for (int round = 0, idle = 0; round < kRounds && idle < kIdle && swap_round(); ++round) {
+    fill.move_singles(at_);
+    const double fullest = level_ranks(fill);
+    idle = fullest < least ? 0 : idle + 1;
+    if (fullest < least) {
+      least = fullest;
+      best = at_;
+    }
+  }
+  return best;
+}
+
+// Splits the tokens; returns those of the fullest rank.
+double Refinement::level_ranks(ExpertFill& fill) {
+  std::vector<std::int32_t> tokens(shape_.all_slots());
+  const double fullest = fill.split(counts_, tokens);
+  level_.assign(fill.levels().begin(), fill.levels().end());
+  return fullest;
+}
+
+// The forecast, but with more of what has one place only: so each rank keeps something to pass on.
+void Refinement::guard() {
+  counts_ = risk_.steps().front();
+  double single = 0;
+  double several = 0;
+  for (std::int32_t expert = 0; expert < shape_.experts; ++expert) {
+    (replicas_[expert] == 1 ? single : several) += counts_[expert];
+  }
+  if (single <= 0 || several <= 0) {
+    return;
+  }
+  const double more =
+      std::min(kGuard * risk_.spread() / std::sqrt(shape_.slots), kMostGuard * several / single);
+  const double less = more * single / several;
+  for (std::int32_t expert = 0; expert < shape_.experts; ++expert) {
+    const double factor = replicas_[expert] == 1 ? 1 + more : 1 - less;
+    counts_[expert] = static_cast<std::int32_t>(counts_[expert] * factor);
+  }
+}
+
+void Refinement::count_replicas() {
+  replicas_.assign(shape_.experts, 0);
+  for (const std::int32_t expert : at_) {
+    if (expert != kEmptySlot) {
+      ++replicas_[expert];
+    }
+  }
+}
+
+bool Refinement::holds(std::int32_t rank, std::int32_t expert) const {
+  const auto first = at_.begin() + static_cast<std::ptrdiff_t>(rank) * shape_.slots;
+  return std::find(first, first + shape_.slots, expert) != first + shape_.slots;
+}
+
+bool Refinement::is_in_node(std::int32_t slot, std::int32_t expert) const {
+  const std::int32_t node = shape_.node_of(slot);
+  const std::int32_t end = std::min((node + 1) * shape_.node_ranks, shape_.ranks);
+  for (std::int32_t rank = node * shape_.node_ranks; rank < end; ++rank) {
+    if (holds(rank, expert)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A slot of the donor that the expert could take.
+std::int32_t Refinement::slot_for(std::int32_t expert, std::int32_t donor) const {
+  for (std::int32_t slot = 0; slot < shape_.all_slots(); ++slot) {
+    if (at_[slot] == donor && !holds(shape_.rank_of(slot), expert) &&
+        (!inside_nodes_ || is_in_node(slot, expert))) {
+      return slot;
+    }
+  }
+  return kEmptySlot;
+}
+
+// The hottest replica's expert gets a slot of the expert that would be coolest without it.
+bool Refinement::give_replica() {
+  count_replicas();
+  std::int32_t hot = 0;
+  for (std::int32_t expert = 1; expert < shape_.experts; ++expert) {
+    hot = loads_[expert] / replicas_[expert] > loads_[hot] / replicas_[hot] ? expert : hot;
+  }
+  const double heat = loads_[hot] / replicas_[hot];
+  if (heat <= kHot * mean_) {
+    return false;
+  }
+  std::int32_t slot = kEmptySlot;
+  double coolest = heat / kHotter;
+  for (std::int32_t donor = 0; donor < shape_.experts; ++donor) {
+    const double after = replicas_[donor] > 1 ? loads_[donor] / (replicas_[donor] - 1) : heat;
+    if (donor == hot || after >= coolest) {
+      continue;
+    }
+    if (const std::int32_t own = slot_for(hot, donor); own != kEmptySlot) {
+      slot = own;
+      coolest = after;
+    }
+  }
+  if (slot == kEmptySlot) {
+    return false;
+  }
+  at_[slot] = hot;
+  return true;
+}
+
+// A swap for some of the ranks that are too full; the split that follows relieves others as well.
+// False: there was none.
+bool Refinement::swap_round() {
+  const double mean = std::accumulate(level_.begin(), level_.end(), 0.0) / shape_.ranks;
+  std::vector<std::int32_t> order(shape_.ranks);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [this](std::int32_t a, std::int32_t b) {
+    return level_[a] > level_[b];
+  });
+  int swaps = 0;
+  for (const std::int32_t rank : order) {
+    if (swaps == kSwaps || level_[rank] <= mean * (1 + kTolerated)) {
+      break;
+    }
+    swaps += relieve(rank, mean) ? 1 : 0;
+  }
+  return swaps > 0;
+}
+
+// With the expert and the rank after which the fuller of both is lowest.
+bool Refinement::relieve(std::int32_t rank, double mean) {
+  double least = level_[rank] - mean * kTolerated;
+  std::pair<std::int32_t, std::int32_t> best{-1, -1};
+  for (std::int32_t b = 0; b < shape_.all_slots(); ++b) {
+    const std::int32_t other = shape_.rank_of(b);
+    const bool is_near = !inside_nodes_ || other / shape_.node_ranks == rank / shape_.node_ranks;
+    if (other == rank || !is_near || level_[other] >= least || at_[b] == kEmptySlot ||
+        replicas_[at_[b]] > 1) {
+      continue;
+    }
+    for (std::int32_t a = rank * shape_.slots; a < (rank + 1) * shape_.slots; ++a) {
+      if (at_[a] == kEmptySlot || replicas_[at_[a]] > 1) {
+        continue;
+      }
+      const double gain = counts_[at_[a]] - counts_[at_[b]];
+      const double after = std::max(level_[rank] - gain, level_[other] + gain);
+      if (after < least) {
+        least = after;
+        best = {a, b};
+      }
+    }
+  }
+  if (best.first < 0) {
+    return false;
+  }
+  const double gain = counts_[at_[best.first]] - counts_[at_[best.second]];
+  level_[rank] -= gain;
+  level_[shape_.rank_of(best.second)] += gain;
+  std::swap(at_[best.first], at_[best.second]);
+  return true;
+}
+
+}  // namespace
+
+SlotExperts refine_experts(const ExpertShape& shape,
+                           std::span<const std::int32_t> expert_at,
+                           const ExpertRisk& risk,
+                           bool inside_nodes) {
+  return Refinement(shape, expert_at, risk, inside_nodes).refine();
+}
+
+}  // namespace shoal
