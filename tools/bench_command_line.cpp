@@ -116,6 +116,37 @@ void add_bench_prefill(CLI::App& bench, CommandLine& line) {
   });
 }
 
+void add_bench_experts(CLI::App& bench, CommandLine& line) {
+  CLI::App* experts = bench.add_subcommand(
+      "experts", "load of ranks by each way to place experts and to split their tokens");
+  BenchExpertsOptions& o = line.bench_experts;
+  CLI::Option* windows =
+      experts->add_option("--windows", o.windows, "file of loads, see tests/sim/README.md")
+          ->check(CLI::ExistingFile);
+  CLI::Option* steps = experts->add_option("--steps", o.steps, "file of single steps of them")
+                           ->check(CLI::ExistingFile)
+                           ->needs(windows);
+  windows->needs(steps);
+  experts->add_option("--stage", o.stage, "that was recorded: groups of 64 and 128, or of 8")
+      ->check(CLI::IsMember({"decode", "prefill"}))
+      ->needs(windows)
+      ->capture_default_str();
+  experts->add_option("--policies", o.policies, "placements of these names; default: all")
+      ->delimiter(',');
+  experts->add_option("--splits", o.splits, "of these names; default: all")->delimiter(',');
+  experts->add_option("--seeds", o.seeds, "drawn loads whose mean is taken")
+      ->check(CLI::Range(1, 1000))
+      ->excludes(windows)
+      ->capture_default_str();
+  experts->add_flag("--cost", o.cost, "measure the time of plans and splits instead")
+      ->excludes(windows);
+  experts->add_flag("--json", o.json, "a line of JSON a row");
+  experts->footer(
+      "Figures of what did not happen (no change of domain) are 0.\n\nExample:\n  shoal bench "
+      "experts --policies ours,eplb --splits fill,even");
+  experts->callback([&line] { line.status = run_bench_experts(line.bench_experts); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, CommandLine& line) {
@@ -140,6 +171,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   engine->add_flag("--profile", o.profile, "time per operator");
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
   engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
+  add_bench_experts(*bench, line);
   add_bench_kv(*bench, line);
   add_bench_prefill(*bench, line);
 }

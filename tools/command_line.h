@@ -34,6 +34,7 @@ struct CommandLine {
   BenchEngineOptions bench_engine;
   BenchKvOptions bench_kv;
   BenchKvTraceOptions bench_kv_trace;
+  BenchExpertsOptions bench_experts;
   BenchPrefillOptions bench_prefill;
   SimOptions sim;
   KvOptions kv;

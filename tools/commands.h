@@ -82,6 +82,17 @@ struct BenchKvTraceOptions {
   std::int64_t requests = 0;  // the first; 0: all
 };
 
+struct BenchExpertsOptions {
+  std::string windows;  // a file of expert loads; none: drawn ones
+  std::string steps;
+  std::string stage = "decode";       // of those files
+  std::vector<std::string> policies;  // none: all
+  std::vector<std::string> splits;    // none: all
+  int seeds = 5;                      // of drawn loads
+  bool cost = false;                  // time of plans and splits instead
+  bool json = false;
+};
+
 struct BenchPrefillOptions {
   std::vector<std::string> traces;
   std::vector<std::string> policies;  // none: all
@@ -145,6 +156,7 @@ int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
 int run_bench_kv(const BenchKvOptions& options);
+int run_bench_experts(const BenchExpertsOptions& options);
 int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_sim(const SimOptions& options);

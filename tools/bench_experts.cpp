@@ -1,0 +1,282 @@
+// shoal bench experts: how evenly the ranks of a group are loaded, by each way to place experts
+// and to split their tokens over replicas, and what the placements cost in moves.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/sim/fleet/expert_replay.h"
+#include "tools/commands.h"
+#include "tools/figure_table.h"
+#include "tools/process_ports.h"
+#include "tools/progress_bar.h"
+
+namespace shoal::tools {
+
+namespace {
+
+using sim::ExpertLoads;
+
+// A group: its ranks, and how long a step takes (the report's 20 ms; 8,192 tokens a rank at 40 % of
+// 1 PFLOP/s).
+struct Group {
+  const char* name;
+  bool decodes;
+  std::int32_t ranks;
+  std::int64_t window_steps;
+  double step_s;
+};
+
+constexpr Group kGroups[] = {{"EP8", false, 8, 100, 0.330},
+                             {"EP64", true, 64, 500, 0.020},
+                             {"EP128", true, 128, 500, 0.020}};
+constexpr std::int32_t kSpare[] = {0, 1, 4};  // slots a rank
+constexpr std::int32_t kRecordedRanks = 64;   // of decode; twice as many take two steps in one
+
+struct Rows {
+  std::vector<const ExpertPlanRow*> planners;
+  std::vector<const ExpertSplitRow*> splits;
+};
+
+// Those of `names`, or all.
+template <class Row>
+Result<std::vector<const Row*>> chosen(std::span<const Row> rows,
+                                       const std::vector<std::string>& names,
+                                       const char* flag) {
+  std::vector<const Row*> found;
+  std::string known;
+  for (const Row& row : rows) {
+    known += " " + std::string(row.name);
+    if (names.empty()) {
+      found.push_back(&row);
+    }
+  }
+  for (const std::string& name : names) {
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+    if (row == rows.end()) {
+      return fail(Code::kMisconfigured,
+                  std::string(flag) + ": no '" + name + "'; there are" + known);
+    }
+    found.push_back(&*row);
+  }
+  return found;
+}
+
+Result<Rows> rows_of(const BenchExpertsOptions& o) {
+  Rows rows;
+  TRY(rows.planners, chosen(expert_planners(), o.policies, "--policies"));
+  TRY(rows.splits, chosen(expert_splits(), o.splits, "--splits"));
+  return rows;
+}
+
+// The means over seeds; what some seeds do not have, over the others.
+class Figures {
+ public:
+  void add(sim::ExpertReplay& run) {
+    add(0, run.windows, false);
+    add(1, run.steps, true);
+    add(3, run.changed, true);
+    add(5, run.reacted, true);
+    add(7, run.next, false);
+    add(8, 100 * run.moved);
+    add(9, 100 * run.moved_inside);
+    add(10, run.bytes_an_hour / 1e9);
+  }
+
+  std::vector<double> means() const {
+    std::vector<double> means;
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      means.push_back(counts_[i] > 0 ? sums_[i] / counts_[i] : 0);
+    }
+    return means;
+  }
+
+ private:
+  void add(std::size_t column, double value) {
+    sums_[column] += value;
+    counts_[column] += 1;
+  }
+
+  void add(std::size_t column, sim::Samples& samples, bool with_p99) {
+    if (samples.size() == 0) {
+      return;
+    }
+    add(column, samples.mean());
+    if (with_p99) {
+      add(column + 1, samples.quantile(0.99));
+    }
+  }
+
+  std::array<double, 11> sums_{};
+  std::array<double, 11> counts_{};
+};
+
+const std::vector<std::string> kColumns = {"window",
+                                           "step",
+                                           "step_p99",
+                                           "changed",
+                                           "changed_p99",
+                                           "reacted",
+                                           "reacted_p99",
+                                           "next_window",
+                                           "moved_percent",
+                                           "inside_percent",
+                                           "gb_an_hour"};
+
+// Of one stage, one entry a seed.
+Result<std::vector<ExpertLoads>> loads_of(bool decodes, const BenchExpertsOptions& o) {
+  std::vector<ExpertLoads> loads;
+  if (!o.windows.empty()) {
+    if (decodes == (o.stage == "decode")) {
+      TRY(loads.emplace_back(), sim::read_expert_loads(o.windows, o.steps));
+    }
+    return loads;
+  }
+  const sim::ExpertLoadModel model = decodes ? sim::decode_loads() : sim::prefill_loads();
+  for (int seed = 1; seed <= o.seeds; ++seed) {
+    loads.push_back(sim::draw_expert_loads(model, static_cast<std::uint64_t>(seed)));
+  }
+  return loads;
+}
+
+ExpertShape shape_of(const ExpertLoads& loads, std::int32_t ranks, std::int32_t spare) {
+  return {loads.experts, ranks, (loads.experts + ranks - 1) / ranks + spare, 8};
+}
+
+struct Bench {
+  const BenchExpertsOptions& options;
+  Rows rows;
+  FigureTable table{"experts", {"group", "placement", "split"}, kColumns};
+  ProgressBar bar{"bench experts"};
+  std::int64_t done = 0;
+
+  std::int64_t total() const {
+    return std::ssize(kGroups) * std::ssize(kSpare) * std::ssize(rows.planners) *
+           std::ssize(rows.splits);
+  }
+
+  void measure(const Group& group, const std::vector<ExpertLoads>& loads, std::int32_t spare) {
+    for (const ExpertPlanRow* planner : rows.planners) {
+      for (const ExpertSplitRow* split : rows.splits) {
+        Figures figures;
+        for (const ExpertLoads& of_seed : loads) {
+          sim::ExpertReplay run =
+              sim::replay_experts(of_seed,
+                                  {.shape = shape_of(of_seed, group.ranks, spare),
+                                   .planner = planner,
+                                   .split = split,
+                                   .window_steps = group.window_steps,
+                                   .step_s = group.step_s});
+          figures.add(run);
+        }
+        table.add({std::string(group.name) + "+" + std::to_string(spare),
+                   std::string(planner->name),
+                   std::string(split->name)},
+                  figures.means(),
+                  3);
+        bar.update(++done, total());
+      }
+    }
+  }
+};
+
+Result<void> bench(const BenchExpertsOptions& o) {
+  TRY(Rows rows, rows_of(o));
+  Bench bench{.options = o, .rows = std::move(rows)};
+  for (const Group& group : kGroups) {
+    TRY(std::vector<ExpertLoads> loads, loads_of(group.decodes, o));
+    if (loads.empty()) {
+      continue;
+    }
+    for (ExpertLoads& of_seed : loads) {
+      if (group.ranks == 2 * kRecordedRanks) {
+        of_seed = sim::in_pairs(of_seed);
+      }
+    }
+    for (const std::int32_t spare : kSpare) {
+      bench.measure(group, loads, spare);
+    }
+  }
+  bench.table.print(o.json);
+  return {};
+}
+
+double us_since(Instant began) {
+  return std::chrono::duration<double, std::micro>(monotonic_now() - began).count();
+}
+
+// Of all layers, window by window, each from the placements before.
+sim::Samples plan_times(const ExpertPlanRow& row, const ExpertLoads& loads) {
+  const auto planner = row.make({.shape = shape_of(loads, kRecordedRanks, 1),
+                                 .layers = loads.layers,
+                                 .costs = {.steps = 500},
+                                 .seed = 1});
+  std::vector<SlotExperts> current;
+  sim::Samples times;
+  for (const auto& counts : loads.windows) {
+    planner->saw_window(counts);
+    const Instant began = monotonic_now();
+    auto plans = planner->plan(current);
+    times.add(us_since(began));
+    current.clear();
+    for (ExpertPlan& plan : plans) {
+      current.push_back(std::move(plan.expert_at));
+    }
+  }
+  return times;
+}
+
+// Of a layer, over recorded steps.
+sim::Samples split_times(const ExpertSplitRow& row, const ExpertLoads& loads) {
+  const ExpertShape shape = shape_of(loads, kRecordedRanks, 1);
+  const auto planner = expert_planners().front().make({.shape = shape, .layers = loads.layers});
+  planner->saw_window(loads.windows.front());
+  const auto plans = planner->plan({});
+  const std::vector<double> forecast = planner->loads();
+  std::vector<std::int32_t> tokens(shape.all_slots());
+  sim::Samples times;
+  for (std::int32_t layer = 0; layer < loads.layers; ++layer) {
+    const std::size_t first = static_cast<std::size_t>(layer) * loads.experts;
+    const auto split =
+        row.make(shape, plans[layer].expert_at, std::span(forecast).subspan(first, loads.experts));
+    for (const auto& step : loads.steps.begin()->second) {
+      const std::vector<std::int32_t> counts(
+          step.begin() + static_cast<std::ptrdiff_t>(first),
+          step.begin() + static_cast<std::ptrdiff_t>(first) + loads.experts);
+      const Instant began = monotonic_now();
+      split->split(counts, tokens);
+      times.add(us_since(began));
+    }
+  }
+  return times;
+}
+
+Result<void> bench_costs(const BenchExpertsOptions& o) {
+  TRY(const Rows rows, rows_of(o));
+  const ExpertLoads loads = sim::draw_expert_loads(sim::decode_loads(), 1);
+  FigureTable table("experts-cost", {"what", "row"}, {"median_us", "p99_us"});
+  for (const ExpertPlanRow* row : rows.planners) {
+    sim::Samples times = plan_times(*row, loads);
+    table.add({"plan of 40 x 448 slots", std::string(row->name)},
+              {times.quantile(0.5), times.quantile(0.99)});
+  }
+  for (const ExpertSplitRow* row : rows.splits) {
+    sim::Samples times = split_times(*row, loads);
+    table.add({"split of a layer's step", std::string(row->name)},
+              {times.quantile(0.5), times.quantile(0.99)},
+              2);
+  }
+  table.print(o.json);
+  return {};
+}
+
+}  // namespace
+
+int run_bench_experts(const BenchExpertsOptions& options) {
+  const Result<void> done = options.cost ? bench_costs(options) : bench(options);
+  return done ? 0 : report(done.error());
+}
+
+}  // namespace shoal::tools
