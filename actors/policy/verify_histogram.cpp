@@ -1,0 +1,148 @@
+// Buckets are read off the bits of a float, whose exponent and first five bits of mantissa are a
+// logarithm: no function of libm, so the same bucket on every machine.
+#include "actors/policy/verify_histogram.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "schemas/check.h"
+
+namespace shoal {
+namespace {
+
+static_assert(DraftHistogram::kBuckets == 256, "a bucket fits a byte");
+
+// Not a number, too: 0.
+float chance_of(float confidence) {
+  return confidence > 0 ? std::min(confidence, 1.0F) : 0.0F;
+}
+
+int drafts_of(const DraftedRequest& request) {
+  return std::clamp(request.drafts, 0, kMostDrafts);
+}
+
+int bucket_of(float chance) {
+  constexpr auto kOne = std::bit_cast<std::int32_t>(1.0F);
+  const std::int32_t below = (kOne - std::bit_cast<std::int32_t>(chance)) >> 18;
+  return std::clamp(below, 0, DraftHistogram::kBuckets - 1);
+}
+
+bool is_late(const DraftedRequest& request) {
+  return request.slack.count() < 0;
+}
+
+// Requests in the order in which they are due.
+void sort_by_slack(std::vector<std::size_t>& order, std::span<const DraftedRequest> requests) {
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return requests[a].slack != requests[b].slack ? requests[a].slack < requests[b].slack : a < b;
+  });
+}
+
+// Buckets of the drafts of requests that are in time.
+struct CurrentDrafts {
+  std::vector<std::uint8_t> buckets;
+  std::vector<std::size_t> ends;  // of each request in `buckets`
+  std::array<std::uint32_t, DraftHistogram::kBuckets> counts{};
+  std::vector<std::size_t> late;
+
+  explicit CurrentDrafts(std::span<const DraftedRequest> requests) {
+    buckets.reserve(requests.size() * kMostDrafts);
+    ends.reserve(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      is_late(requests[i]) ? late.push_back(i) : add(requests[i]);
+      ends.push_back(buckets.size());
+    }
+  }
+
+  void add(const DraftedRequest& request) {
+    float chance = 1;
+    for (int j = 0; j < drafts_of(request); ++j) {
+      chance *= chance_of(request.confidence[static_cast<std::size_t>(j)]);
+      buckets.push_back(static_cast<std::uint8_t>(bucket_of(chance)));
+      ++counts[buckets.back()];
+    }
+  }
+
+  std::vector<std::uint8_t>::const_iterator begin_of(std::size_t request) const {
+    return buckets.begin() + static_cast<std::ptrdiff_t>(request == 0 ? 0 : ends[request - 1]);
+  }
+
+  std::vector<std::uint8_t>::const_iterator end_of(std::size_t request) const {
+    return buckets.begin() + static_cast<std::ptrdiff_t>(ends[request]);
+  }
+};
+
+std::int64_t fill_late(std::int64_t room,
+                       std::vector<std::size_t>& late,
+                       std::span<const DraftedRequest> requests,
+                       std::span<std::uint8_t> lengths) {
+  sort_by_slack(late, requests);
+  for (const std::size_t i : late) {
+    const auto drafts = std::min<std::int64_t>(drafts_of(requests[i]), room);
+    lengths[i] = static_cast<std::uint8_t>(drafts);
+    room -= drafts;
+  }
+  return room;
+}
+
+// All drafts in buckets before `last`. Returns the requests that have some in it, as they are due.
+std::vector<std::size_t> fill_before(std::size_t last,
+                                     const CurrentDrafts& drafts,
+                                     std::span<const DraftedRequest> requests,
+                                     std::span<std::uint8_t> lengths) {
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (is_late(requests[i])) {
+      continue;
+    }
+    const auto begin = drafts.begin_of(i);
+    const auto end = std::lower_bound(begin, drafts.end_of(i), last);
+    lengths[i] = static_cast<std::uint8_t>(end - begin);
+    if (end != drafts.end_of(i) && *end == last) {
+      others.push_back(i);
+    }
+  }
+  sort_by_slack(others, requests);
+  return others;
+}
+
+}  // namespace
+
+void DraftHistogram::add(const DraftedRequest& request) {
+  ++requests;
+  float chance = 1;
+  for (int j = 0; j < drafts_of(request); ++j) {
+    const auto place = static_cast<std::size_t>(j);
+    chance *= chance_of(request.confidence[place]);
+    const auto whole = static_cast<std::int64_t>(chance * static_cast<float>(kCertain));
+    by_place[place] += whole;
+    if (is_late(request)) {
+      ++owed;
+      owed_chance += whole;
+    } else {
+      ++counts[static_cast<std::size_t>(bucket_of(chance))];
+    }
+  }
+}
+
+void fill_by_chance(std::int64_t room,
+                    std::span<const DraftedRequest> requests,
+                    std::span<std::uint8_t> lengths) {
+  CHECK(lengths.size() == requests.size());
+  CurrentDrafts drafts(requests);
+  room = fill_late(std::max<std::int64_t>(room, 0), drafts.late, requests, lengths);
+  std::size_t last = 0;  // the bucket that is taken in part
+  while (last + 1 < drafts.counts.size() && drafts.counts[last] <= room) {
+    room -= drafts.counts[last++];
+  }
+  for (const std::size_t i : fill_before(last, drafts, requests, lengths)) {
+    const auto begin = drafts.begin_of(i) + lengths[i];
+    const auto in_last = std::upper_bound(begin, drafts.end_of(i), last) - begin;
+    const auto taken = std::min<std::int64_t>(in_last, room);
+    lengths[i] = static_cast<std::uint8_t>(lengths[i] + taken);
+    room -= taken;
+  }
+}
+
+}  // namespace shoal
