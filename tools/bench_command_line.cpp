@@ -1,6 +1,7 @@
 // One function a benchmark: its flags, its examples, and what runs.
 #include "tools/bench_command_line.h"
 
+#include "actors/policy/verify_plan.h"
 #include "tools/flag_checks.h"
 
 namespace shoal::tools {
@@ -147,6 +148,53 @@ void add_bench_experts(CLI::App& bench, CommandLine& line) {
   experts->callback([&line] { line.status = run_bench_experts(line.bench_experts); });
 }
 
+template <class Row>
+CLI::Validator name_of(std::span<const Row> rows) {
+  std::vector<std::string> names;
+  for (const Row& row : rows) {
+    names.emplace_back(row.name);
+  }
+  return CLI::IsMember(names);
+}
+
+void add_bench_verify(CLI::App& bench, CommandLine& line) {
+  CLI::App* verify = bench.add_subcommand(
+      "verify", "how many drafts a decode step verifies: tokens a second over five for each");
+  BenchVerifyOptions& o = line.bench_verify;
+  verify->add_option("--policies", o.policies, "these, comma-separated; default: all")
+      ->delimiter(',')
+      ->check(name_of(verify_policies()));
+  verify->add_option("--seeds", o.seeds, "loads whose mean is printed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verify->add_option("--ranks", o.ranks, "of the group, which step together")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verify->add_option("--requests", o.requests, "of a rank, in the mean")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  verify->add_option("--spread", o.spread, "ranks have up to such a share more or less of them")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verify->add_option("--grain", o.grain, "steps are padded to a multiple of so many tokens")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16, 32, 64}))
+      ->capture_default_str();
+  verify->add_option("--steps", o.steps, "of each load")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  verify->add_option("--head", o.head, "the head says the true logits times this; 1: the truth")
+      ->check(CLI::Range(0.1, 10.0))
+      ->capture_default_str();
+  verify->add_flag("--calibrate", o.calibrates, "fit temperatures of the head first");
+  verify->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
+  verify->add_flag("--json", o.json, "a line of JSON a row");
+  verify->footer(
+      "Examples:\n  shoal bench verify --ranks 1 --requests 512\n"
+      "  shoal bench verify --policies group,greedy --spread 0.3\n"
+      "  shoal bench verify --cost --ranks 64 --grain 8");
+  verify->callback([&line] { line.status = run_bench_verify(line.bench_verify); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, CommandLine& line) {
@@ -174,6 +222,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   add_bench_experts(*bench, line);
   add_bench_kv(*bench, line);
   add_bench_prefill(*bench, line);
+  add_bench_verify(*bench, line);
 }
 
 }  // namespace shoal::tools

@@ -36,6 +36,7 @@ struct CommandLine {
   BenchKvTraceOptions bench_kv_trace;
   BenchExpertsOptions bench_experts;
   BenchPrefillOptions bench_prefill;
+  BenchVerifyOptions bench_verify;
   SimOptions sim;
   KvOptions kv;
   std::string models_directory;

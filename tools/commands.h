@@ -107,6 +107,20 @@ struct BenchPrefillOptions {
   bool json = false;
 };
 
+struct BenchVerifyOptions {
+  std::vector<std::string> policies;  // empty: all
+  int seeds = 5;
+  int ranks = 8;
+  int requests = 93;  // of a rank
+  double spread = 0;  // of them over the ranks
+  int grain = 1;      // steps are padded to a multiple of it
+  int steps = 200;
+  double head = 1;  // what the logits of the true chances are multiplied by
+  bool calibrates = false;
+  bool cost = false;  // time of a decision instead
+  bool json = false;
+};
+
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -159,6 +173,7 @@ int run_bench_kv(const BenchKvOptions& options);
 int run_bench_experts(const BenchExpertsOptions& options);
 int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
+int run_bench_verify(BenchVerifyOptions options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options, const Config& config);
