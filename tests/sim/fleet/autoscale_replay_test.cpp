@@ -1,0 +1,83 @@
+// What machines cost under recorded rates, and when they were too few.
+#include "tests/sim/fleet/autoscale_replay.h"
+
+#include <doctest/doctest.h>
+#include <string>
+
+using namespace shoal;
+using namespace shoal::sim;
+
+namespace {
+
+const AutoscaleRow& row(std::string_view name) {
+  for (const AutoscaleRow& r : autoscale_policies()) {
+    if (r.name == name) {
+      return r;
+    }
+  }
+  FAIL("no such policy");
+  return autoscale_policies().front();
+}
+
+std::vector<ServiceRates> two_days() {
+  auto rates = read_rates(std::string(SHOAL_TRACES) + "/rates-2d.csv.gz");
+  REQUIRE_MESSAGE(rates.has_value(), rates.error().message);
+  return *std::move(rates);
+}
+
+AutoscaleFigures sum(std::string_view name) {
+  AutoscaleFigures all;
+  for (const ServiceRates& service : two_days()) {
+    const AutoscaleFigures one = replay_autoscale(row(name), service, {});
+    all.unit_hours += one.unit_hours;
+    all.oracle_hours += one.oracle_hours;
+    all.violating += one.violating;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a rate that never changes costs what it needs") {
+  const ServiceRates steady{.name = "steady", .per_s = std::vector<double>(24, 50'000)};
+  AutoscaleLoad load;
+  load.peak_units = 10;
+  for (const AutoscaleRow& r : autoscale_policies()) {
+    CAPTURE(r.name);
+    const AutoscaleFigures figures = replay_autoscale(r, steady, load);
+    CHECK(figures.oracle_hours == doctest::Approx(40));
+    CHECK(figures.unit_hours == doctest::Approx(40).epsilon(0.01));
+    CHECK(figures.violating == 0);
+  }
+}
+
+TEST_CASE("a unit costs from when it is asked for and helps when it is up") {
+  // From 0 to 100 requests a second within ten minutes, and no further.
+  ServiceRates rising{.name = "rising", .per_s = std::vector<double>(12, 10'000)};
+  rising.per_s.resize(24, 100'000);
+  AutoscaleLoad fast;
+  fast.timing.provisioning = std::chrono::minutes(1);
+  AutoscaleLoad slow;
+  slow.timing.provisioning = std::chrono::minutes(30);
+  CHECK(replay_autoscale(row("ours"), rising, fast).violating <
+        replay_autoscale(row("ours"), rising, slow).violating);
+}
+
+TEST_CASE("of recorded rates machines cost hardly more than with the future known") {
+  const AutoscaleFigures ours = sum("ours");
+  const AutoscaleFigures reactive = sum("reactive");
+  CHECK(ours.unit_hours < 1.06 * ours.oracle_hours);
+  CHECK(ours.violating < 0.5 * reactive.violating);
+  CHECK(sum("static").unit_hours > 1.5 * ours.unit_hours);
+}
+
+TEST_CASE("no requests at all cost the least that a role may have") {
+  const ServiceRates none{.name = "none", .per_s = std::vector<double>(6, 0)};
+  CHECK(replay_autoscale(row("ours"), none, {}).unit_hours == doctest::Approx(1));
+}
+
+TEST_CASE("the same seed costs the same") {
+  const ServiceRates service = two_days().back();
+  CHECK(replay_autoscale(row("ours"), service, {.seed = 3}).unit_hours ==
+        replay_autoscale(row("ours"), service, {.seed = 3}).unit_hours);
+}
