@@ -1,6 +1,7 @@
 // One function a benchmark: its flags, its examples, and what runs.
 #include "tools/bench_command_line.h"
 
+#include "actors/policy/autoscale.h"
 #include "actors/policy/verify_plan.h"
 #include "tools/flag_checks.h"
 
@@ -157,6 +158,40 @@ CLI::Validator name_of(std::span<const Row> rows) {
   return CLI::IsMember(names);
 }
 
+void add_bench_autoscale(CLI::App& bench, CommandLine& line) {
+  CLI::App* autoscale = bench.add_subcommand(
+      "autoscale", "machines under recorded request rates: their cost, and when they were too few");
+  BenchAutoscaleOptions& o = line.bench_autoscale;
+  autoscale
+      ->add_option("--trace", o.trace, "file of rates: CSV, plain or gzip, see tests/sim/traces")
+      ->check(CLI::ExistingFile);
+  autoscale->add_option("--policies", o.policies, "these, comma-separated; default: all")
+      ->delimiter(',')
+      ->check(name_of(autoscale_policies()));
+  autoscale->add_option("--seeds", o.seeds, "draws of the requests whose mean is printed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  autoscale
+      ->add_option(
+          "--provisioning-s", o.provisioning_s, "until a unit that is asked for takes work")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  autoscale->add_option("--peak-units", o.peak_units, "that a service's highest rate needs")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  autoscale->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
+  autoscale->add_flag("--json", o.json, "a line of JSON a row");
+  autoscale->footer(
+      "Examples:\n  shoal bench autoscale --trace tests/sim/traces/rates-2d.csv.gz\n"
+      "  shoal bench autoscale --trace rates.csv.gz --policies ours,reactive --provisioning-s 60");
+  autoscale->callback([&line] {
+    if (line.bench_autoscale.trace.empty() && !line.bench_autoscale.cost) {
+      throw CLI::RequiredError("--trace or --cost");
+    }
+    line.status = run_bench_autoscale(line.bench_autoscale);
+  });
+}
+
 void add_bench_verify(CLI::App& bench, CommandLine& line) {
   CLI::App* verify = bench.add_subcommand(
       "verify", "how many drafts a decode step verifies: tokens a second over five for each");
@@ -222,6 +257,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   add_bench_experts(*bench, line);
   add_bench_kv(*bench, line);
   add_bench_prefill(*bench, line);
+  add_bench_autoscale(*bench, line);
   add_bench_verify(*bench, line);
 }
 

@@ -36,6 +36,7 @@ struct CommandLine {
   BenchKvTraceOptions bench_kv_trace;
   BenchExpertsOptions bench_experts;
   BenchPrefillOptions bench_prefill;
+  BenchAutoscaleOptions bench_autoscale;
   BenchVerifyOptions bench_verify;
   SimOptions sim;
   KvOptions kv;

@@ -107,6 +107,16 @@ struct BenchPrefillOptions {
   bool json = false;
 };
 
+struct BenchAutoscaleOptions {
+  std::string trace;                  // a file of rates
+  std::vector<std::string> policies;  // empty: all
+  int seeds = 5;
+  int provisioning_s = 180;  // until a unit that is asked for takes work
+  int peak_units = 40;       // that the highest rate of a service needs
+  bool cost = false;         // time of a decision instead
+  bool json = false;
+};
+
 struct BenchVerifyOptions {
   std::vector<std::string> policies;  // empty: all
   int seeds = 5;
@@ -173,6 +183,7 @@ int run_bench_kv(const BenchKvOptions& options);
 int run_bench_experts(const BenchExpertsOptions& options);
 int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
+int run_bench_autoscale(BenchAutoscaleOptions options);
 int run_bench_verify(BenchVerifyOptions options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
