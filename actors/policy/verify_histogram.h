@@ -32,7 +32,7 @@ struct DraftHistogram {
   std::int64_t requests = 0;
   std::array<std::uint32_t, kBuckets> counts{};
   std::array<std::int64_t, kMostDrafts> by_place{};  // sum of the chances of first, second, ...
-  std::int64_t owed = 0;         // drafts of late requests, in none of the above
+  std::int64_t owed = 0;         // drafts of late requests, which are not in counts
   std::int64_t owed_chance = 0;  // sum of their chances
 
   void add(const DraftedRequest& request);
