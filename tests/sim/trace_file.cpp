@@ -58,6 +58,27 @@ Result<std::vector<BlockRun>> block_runs(const Json& line, std::int64_t input_to
   return runs;
 }
 
+Result<std::vector<std::int64_t>> image_tokens(const Json& line) {
+  std::vector<std::int64_t> images;
+  const auto tokens = line.find("image_tokens");
+  if (tokens == line.end()) {
+    return images;
+  }
+  bool well_formed = tokens->is_array();
+  for (const Json& image : *tokens) {
+    well_formed &= image.is_number_unsigned() && image.get<std::uint64_t>() <= kMost;
+    if (!well_formed) {
+      break;
+    }
+    images.push_back(image.get<std::int64_t>());
+  }
+  if (!well_formed) {
+    return fail(Code::kMisconfigured,
+                "image_tokens: expected the tokens of each image, like [324]");
+  }
+  return images;
+}
+
 Result<TraceRequest> request_of(const std::string& text) {
   const Json line = Json::parse(text, nullptr, false);
   if (!line.is_object()) {
@@ -79,6 +100,7 @@ Result<TraceRequest> request_of(const std::string& text) {
   if (const auto kind = line.find("kind"); kind != line.end() && kind->is_string()) {
     request.kind = *kind;
   }
+  TRY(request.image_tokens, image_tokens(line));
   TRY(request.blocks, block_runs(line, request.input_tokens));
   return request;
 }

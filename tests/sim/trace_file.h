@@ -24,6 +24,7 @@ struct TraceRequest {
   std::string session;  // empty: none
   std::string kind;     // empty: not known
   std::optional<std::int64_t> think_ms;
+  std::vector<std::int64_t> image_tokens;
   std::vector<BlockRun> blocks;  // of the prompt; none: it shares nothing
 };
 

@@ -64,7 +64,7 @@ TEST_CASE(
     "a trace file gives lengths, sessions, pauses and blocks, in order and as many as asked") {
   const TraceFile file(
       R"({"arrival_ms":7,"input_tokens":300,"output_tokens":20,"kind":"chat","blocks":[[4,1],[9,1]]}
-{"arrival_ms":8,"session":"s","turn":1,"input_tokens":5,"output_tokens":0,"think_ms":12,"blocks":[]})");
+{"arrival_ms":8,"session":"s","turn":1,"input_tokens":5,"output_tokens":0,"think_ms":12,"blocks":[],"image_tokens":[324,0]})");
   const auto all = read_trace(file.path(), 0);
   REQUIRE_MESSAGE(all.has_value(), (all ? "" : all.error().message));
   REQUIRE(all->size() == 2);
@@ -72,6 +72,7 @@ TEST_CASE(
   CHECK((*all)[0].blocks[1].first == 9);
   CHECK((*all)[1].session == "s");
   CHECK((*all)[1].think_ms == 12);
+  CHECK((*all)[1].image_tokens == std::vector<std::int64_t>{324, 0});
   CHECK_FALSE((*all)[0].think_ms.has_value());
   CHECK(read_trace(file.path(), 1)->size() == 1);
 }
@@ -106,6 +107,11 @@ TEST_CASE("a malformed line of a trace is named with what was expected") {
     second(R"({"arrival_ms":10,"input_tokens":300,"output_tokens":1,"blocks":)" +
                std::string(blocks) + "}",
            "2 blocks in all");
+  }
+  for (const char* images : {"7", "[-1]", "[1.5]", "[324,\"9\"]"}) {
+    second(R"({"arrival_ms":10,"input_tokens":3,"output_tokens":1,"image_tokens":)" +
+               std::string(images) + "}",
+           "image_tokens: ");
   }
   CHECK(error("").find("is empty") != std::string::npos);
   CHECK(error("\x1f\x8b\x08 no gzip").find("gzip data is damaged") != std::string::npos);
