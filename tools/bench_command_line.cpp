@@ -3,7 +3,10 @@
 
 #include "actors/policy/autoscale.h"
 #include "actors/policy/verify_plan.h"
+#include "actors/policy/decode_policies.h"
+#include "actors/policy/vision_balancer.h"
 #include "tools/flag_checks.h"
+#include "tools/policy_rows.h"
 
 namespace shoal::tools {
 
@@ -230,6 +233,90 @@ void add_bench_verify(CLI::App& bench, CommandLine& line) {
   verify->callback([&line] { line.status = run_bench_verify(line.bench_verify); });
 }
 
+// Of every benchmark of policies that replays traces.
+void add_policy_options(CLI::App& bench,
+                        BenchPolicyOptions& o,
+                        const std::vector<std::string>& rows) {
+  bench.add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
+      ->check(CLI::ExistingFile);
+  bench.add_option("--policies", o.policies, "these rows only; all of them when left out")
+      ->delimiter(',')
+      ->check(CLI::IsMember(rows));
+  bench.add_option("--requests", o.requests, "the first so many of each trace; 0: all")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  bench.add_option("--seeds", o.seeds, "runs whose mean is printed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  bench.add_flag("--cost", o.cost, "what a decision costs instead");
+  bench.add_flag("--json", o.json, "a line of JSON a row instead of a table");
+}
+
+void need_trace(const BenchPolicyOptions& o) {
+  if (o.traces.empty() && !o.cost) {
+    throw CLI::RequiredError("--trace or --cost");
+  }
+}
+
+void add_bench_decode(CLI::App& bench, CommandLine& line) {
+  CLI::App* decode =
+      bench.add_subcommand("decode", "policies that place answers on the ranks of a decode group");
+  BenchDecodeOptions& o = line.bench_decode;
+  add_policy_options(*decode, o.policy, row_names(decode_policies()));
+  decode->add_option("--ranks", o.ranks, "ranks that step together")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  decode->add_option("--per-rank", o.per_rank, "answers a rank, were all ranks equal")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  decode->add_option("--contexts", o.contexts, "prompts of these lengths in place of the recorded")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMostTokens));
+  decode->add_option("--moves", o.moves, "answers that may change ranks in a step, if a row moves")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  decode->footer(
+      "Examples:\n  shoal bench decode --trace tests/sim/traces/agentic-600.jsonl.gz --per-rank "
+      "32,93\n"
+      "  shoal bench decode --cost --ranks 64,128");
+  decode->callback([&line] {
+    need_trace(line.bench_decode.policy);
+    line.status = run_bench_decode(line.bench_decode);
+  });
+}
+
+void add_bench_vision(CLI::App& bench, CommandLine& line) {
+  CLI::App* vision =
+      bench.add_subcommand("vision", "policies that place images on vision encoders");
+  BenchVisionOptions& o = line.bench_vision;
+  add_policy_options(*vision, o.policy, row_names(vision_policies()));
+  vision->add_option("--encoders", o.encoders, "how many there are")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  vision
+      ->add_option(
+          "--utilisation", o.utilisations, "of the time that encoders work; scales arrivals")
+      ->delimiter(',')
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  vision->add_option("--repeated", o.repeated, "share of images that are one of the last 1,000")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  vision->add_option("--cache", o.cache, "embeddings that are kept; 0: encode every image")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  vision->footer(
+      "Examples:\n  shoal bench vision --trace tests/sim/traces/vision-800.jsonl.gz --encoders 4\n"
+      "  shoal bench vision --cost --encoders 16,64");
+  vision->callback([&line] {
+    need_trace(line.bench_vision.policy);
+    line.status = run_bench_vision(line.bench_vision);
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, CommandLine& line) {
@@ -259,6 +346,8 @@ void add_bench(CLI::App& app, CommandLine& line) {
   add_bench_prefill(*bench, line);
   add_bench_autoscale(*bench, line);
   add_bench_verify(*bench, line);
+  add_bench_decode(*bench, line);
+  add_bench_vision(*bench, line);
 }
 
 }  // namespace shoal::tools

@@ -38,6 +38,8 @@ struct CommandLine {
   BenchPrefillOptions bench_prefill;
   BenchAutoscaleOptions bench_autoscale;
   BenchVerifyOptions bench_verify;
+  BenchDecodeOptions bench_decode;
+  BenchVisionOptions bench_vision;
   SimOptions sim;
   KvOptions kv;
   std::string models_directory;

@@ -129,6 +129,25 @@ struct BenchVerifyOptions {
   bool calibrates = false;
   bool cost = false;  // time of a decision instead
   bool json = false;
+// Of every benchmark of policies.
+struct BenchPolicyOptions {
+  std::vector<std::string> traces;
+  std::vector<std::string> policies;  // none: all
+  std::int64_t requests = 0;          // the first of each trace; 0: all
+  int seeds = 5;                      // figures are means over them
+  bool cost = false;                  // what a decision costs instead
+struct BenchDecodeOptions {
+  BenchPolicyOptions policy;
+  std::vector<std::int64_t> ranks{64};
+  std::vector<std::int64_t> per_rank{93};
+  std::vector<std::int64_t> contexts;  // in place of the recorded prompts; none: those
+  int moves = 1;                       // a step, at most
+struct BenchVisionOptions {
+  BenchPolicyOptions policy;
+  std::vector<std::int64_t> encoders{16};
+  std::vector<double> utilisations{0.85};
+  double repeated = 0;     // share of images that came before
+  std::int64_t cache = 0;  // embeddings that are kept; 0: all images are encoded
 };
 
 struct SimOptions {
@@ -185,6 +204,8 @@ int run_bench_prefill(const BenchPrefillOptions& options);
 int run_bench_kv_trace(const BenchKvTraceOptions& options);
 int run_bench_autoscale(BenchAutoscaleOptions options);
 int run_bench_verify(BenchVerifyOptions options);
+int run_bench_decode(const BenchDecodeOptions& options);
+int run_bench_vision(const BenchVisionOptions& options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options, const Config& config);
