@@ -6,6 +6,7 @@
 #include "actors/config.h"
 #include "tools/bench_command_line.h"
 #include "tools/flag_checks.h"
+#include "tools/plan_command_line.h"
 
 namespace shoal::tools {
 
@@ -487,6 +488,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_config(app, line);
   add_bench(app, line);
   add_sim(app, line);
+  add_plan(app, line);
   CLI::App* version = app.add_subcommand("version", "print the version");
   version->footer("Example:\n  shoal version");
   version->callback([&line] { line.status = run_version(); });

@@ -42,6 +42,7 @@ struct CommandLine {
   BenchVisionOptions bench_vision;
   SimOptions sim;
   KvOptions kv;
+  PlanOptions plan;
   std::string models_directory;
   int status = 0;
 };

@@ -150,6 +150,19 @@ struct BenchVisionOptions {
   std::int64_t cache = 0;  // embeddings that are kept; 0: all images are encoded
 };
 
+struct PlanOptions {
+  std::string workload = "agents-155t";  // a file, or a name in deploy/workloads
+  std::string machine = "gb200-nvl72";   // a file, or a name in deploy/machines
+  double input_tokens = 0;               // a day; 0, and below: the file's
+  double output_tokens = 0;
+  double prompt_tokens = 0;
+  double hit_share = -1;
+  std::int64_t ttft_ms = 0;
+  double user_rate = 0;
+  bool all = false;        // layouts, not only the best
+  bool economics = false;  // one of these instead of a plan
+  bool storage = false;
+  bool validate = false;
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -209,6 +222,8 @@ int run_bench_vision(const BenchVisionOptions& options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options, const Config& config);
+int run_kv(const KvOptions& options);
+int run_plan(const PlanOptions& options);
 int run_models(const std::string& directory);
 int run_version();
 

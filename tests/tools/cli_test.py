@@ -20,6 +20,8 @@ COMMANDS = [["serve"], ["node"], ["chat"], ["explain"], ["sim"], ["generate"], [
             ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["version"]]
             ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "kv"], ["bench", "verify"], ["bench", "autoscale"], ["kv"],
             ["kv", "stat"], ["kv", "ls"], ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["version"]]
+            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "kv"], ["kv"], ["kv", "stat"], ["kv", "ls"],
+            ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["plan"], ["version"]]
 
 
 class OneLine(unittest.TestCase):
