@@ -129,6 +129,8 @@ struct BenchVerifyOptions {
   bool calibrates = false;
   bool cost = false;  // time of a decision instead
   bool json = false;
+};
+
 // Of every benchmark of policies.
 struct BenchPolicyOptions {
   std::vector<std::string> traces;
@@ -136,12 +138,17 @@ struct BenchPolicyOptions {
   std::int64_t requests = 0;          // the first of each trace; 0: all
   int seeds = 5;                      // figures are means over them
   bool cost = false;                  // what a decision costs instead
+  bool json = false;
+};
+
 struct BenchDecodeOptions {
   BenchPolicyOptions policy;
   std::vector<std::int64_t> ranks{64};
   std::vector<std::int64_t> per_rank{93};
   std::vector<std::int64_t> contexts;  // in place of the recorded prompts; none: those
   int moves = 1;                       // a step, at most
+};
+
 struct BenchVisionOptions {
   BenchPolicyOptions policy;
   std::vector<std::int64_t> encoders{16};
@@ -163,6 +170,9 @@ struct PlanOptions {
   bool economics = false;  // one of these instead of a plan
   bool storage = false;
   bool validate = false;
+  bool json = false;
+};
+
 struct SimOptions {
   std::vector<std::string> scenarios;  // files, or folders of them; none: drawn from each seed
   std::uint64_t seed = 1;
@@ -190,10 +200,10 @@ enum class KvTask : std::uint8_t { kStat, kList, kVerify, kScrub, kEvict, kExpor
 struct KvOptions {
   KvTask task = KvTask::kStat;
   std::vector<std::string> stores;  // directories, or rados:POOL/STORE; empty: as serve would
-  std::string to;               // export: another store
-  std::string ttl;              // evict: of this class only; empty: all
-  double older_than_hours = 0;  // evict: last used before
-  std::int64_t to_bytes = 0;    // evict: until no more than this is visible
+  std::string to;                   // export: another store
+  std::string ttl;                  // evict: of this class only; empty: all
+  double older_than_hours = 0;      // evict: last used before
+  std::int64_t to_bytes = 0;        // evict: until no more than this is visible
 };
 
 // What `shoal version` and `shoal --version` print.
@@ -222,7 +232,6 @@ int run_bench_vision(const BenchVisionOptions& options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options, const Config& config);
-int run_kv(const KvOptions& options);
 int run_plan(const PlanOptions& options);
 int run_models(const std::string& directory);
 int run_version();

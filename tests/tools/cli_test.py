@@ -13,14 +13,9 @@ import unittest
 import shoal_program
 from shoal_program import GUPPY, run
 
+BENCHES = ["autoscale", "decode", "engine", "experts", "kv", "prefill", "verify", "vision"]
 COMMANDS = [["serve"], ["node"], ["chat"], ["explain"], ["sim"], ["generate"], ["codec"], ["codec", "render"], ["codec", "tokenize"], ["codec", "decode"],
-            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "experts"], ["bench", "kv"], ["kv"], ["kv", "stat"], ["kv", "ls"],
-            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "kv"], ["bench", "prefill"],
-            ["bench", "decode"], ["bench", "vision"], ["kv"], ["kv", "stat"], ["kv", "ls"],
-            ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["version"]]
-            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "kv"], ["bench", "verify"], ["bench", "autoscale"], ["kv"],
-            ["kv", "stat"], ["kv", "ls"], ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["version"]]
-            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], ["bench", "engine"], ["bench", "kv"], ["kv"], ["kv", "stat"], ["kv", "ls"],
+            ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], *(["bench", name] for name in BENCHES), ["kv"], ["kv", "stat"], ["kv", "ls"],
             ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["plan"], ["version"]]
 
 
