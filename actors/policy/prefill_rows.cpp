@@ -26,6 +26,14 @@ Position chunk_border(const PrefillSpan& span, Position done) {
   return whole > done ? std::min(border, whole) : border;
 }
 
+std::int64_t deep_rows(const PrefillSpan& span, Position done, std::int64_t count) {
+  if (done >= encoder_end(span)) {
+    return count;
+  }
+  const bool finishes = keeps_rows(span) && done + count == span.prompt;
+  return finishes ? span.prompt - std::max(span.reuse.start, span.reuse.decoder_start) : 0;
+}
+
 PrefillRows prefill_rows(const PrefillSpan& span,
                          const Basis& basis,
                          Position done,

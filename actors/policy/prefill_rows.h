@@ -35,6 +35,10 @@ struct PrefillRows {
 // Where the next chunk must end at the latest: stacks and floors never mix within a chunk.
 Position chunk_border(const PrefillSpan& span, Position done);
 
+// How many tokens up to done + count run the decoder half with these rows: none, all of them, or at
+// the prompt's end those that were kept. count must not cross chunk_border().
+std::int64_t deep_rows(const PrefillSpan& span, Position done, std::int64_t count);
+
 // Rows [done, done + count) of the span; count must not cross chunk_border().
 PrefillRows prefill_rows(const PrefillSpan& span,
                          const Basis& basis,

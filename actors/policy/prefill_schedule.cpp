@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "actors/policy/prefill_cost.h"
 #include "schemas/check.h"
 
 namespace shoal {
@@ -143,9 +144,8 @@ void PrefillSchedule::pick_from(int length_class, bool charged, Room& room) {
     if (charged) {
       budget = std::min(budget, deficit);
     }
-    const std::int64_t rows =
-        cost_.fit_chunk(budget, job->done, chunk_border(job->span, job->done) - job->done);
-    const Nanos cost = cost_.rows_only(rows, job->done);
+    const std::int64_t rows = fit_rows(*job, budget);
+    const Nanos cost = cost_of(*job, rows);
     room.picks.push_back({job, rows, cost, charged ? cost : Nanos{0}});
     if (room.patient == job) {
       room.patient = nullptr;
@@ -165,9 +165,8 @@ void PrefillSchedule::extend_picks(int length_class, Room& room) {
     if (job.length_class != length_class || budget <= Nanos{0}) {
       continue;
     }
-    const std::int64_t rows =
-        cost_.fit_chunk(pick.cost + budget, job.done, chunk_border(job.span, job.done) - job.done);
-    const Nanos cost = cost_.rows_only(rows, job.done);
+    const std::int64_t rows = fit_rows(job, pick.cost + budget);
+    const Nanos cost = cost_of(job, rows);
     if (rows > pick.rows && cost - pick.cost <= budget) {
       room.left -= cost - pick.cost;
       pick.rows = rows;
@@ -205,7 +204,15 @@ std::vector<PrefillChunk> PrefillSchedule::place(Room& room) {
 }
 
 Nanos PrefillSchedule::left_of(const PrefillJob& job) const {
-  return cost_.rows_only(job.span.total - job.done, job.done);
+  return prefill_left(cost_, job.span, job.done);
+}
+
+Nanos PrefillSchedule::cost_of(const PrefillJob& job, std::int64_t rows) const {
+  return prefill_cost(cost_, job.span, job.done, rows);
+}
+
+std::int64_t PrefillSchedule::fit_rows(const PrefillJob& job, Nanos budget) const {
+  return fit_prefill(cost_, job.span, job.done, budget);
 }
 
 // Of a request that starts: where this step has least to do if it ends with it, else where least
@@ -231,9 +238,8 @@ std::optional<PrefillChunk> PrefillSchedule::place_one(const Pick& pick, Room& r
     return std::nullopt;
   }
   const Nanos left = room.quota - room.load[*rank];
-  const std::int64_t rows = std::min(
-      pick.rows, cost_.fit_chunk(left, job.done, chunk_border(job.span, job.done) - job.done));
-  const Nanos cost = cost_.rows_only(rows, job.done);
+  const std::int64_t rows = std::min(pick.rows, fit_rows(job, left));
+  const Nanos cost = cost_of(job, rows);
   // Even a quota below one block lets one chunk run: a step that does nothing would never end the
   // queue.
   if (room.load[*rank] > Nanos{0} && cost > left) {
@@ -253,7 +259,7 @@ PrefillChunk PrefillSchedule::put(PrefillJob& job,
     room.begun[rank] += left_of(job);
     job.rank = rank;
   }
-  const Nanos cost = cost_.rows_only(rows, job.done);
+  const Nanos cost = cost_of(job, rows);
   room.planned[rank] += starts ? cost : Nanos{0};
   room.load[rank] += cost;
   return {job.request, job.attempt, rank, rows, starts, job.blocks, cost};
@@ -265,9 +271,8 @@ void PrefillSchedule::level(std::vector<PrefillChunk>& chunks, Room& room) {
   for (PrefillChunk& chunk : chunks) {
     const PrefillJob& job = *find(chunk.request, chunk.attempt);
     const Nanos spare = longest - room.load[chunk.rank];
-    const std::int64_t most = chunk_border(job.span, job.done) - job.done;
-    const std::int64_t rows = cost_.fit_chunk(chunk.cost + spare, job.done, most);
-    const Nanos cost = cost_.rows_only(rows, job.done);
+    const std::int64_t rows = fit_rows(job, chunk.cost + spare);
+    const Nanos cost = cost_of(job, rows);
     if (rows > chunk.rows && cost <= chunk.cost + spare) {
       room.load[chunk.rank] += cost - chunk.cost;
       chunk.rows = rows;
@@ -298,7 +303,7 @@ std::optional<PrefillChunk> PrefillSchedule::fill(std::size_t rank,
                                     fits(room.ranks[rank].room, job.blocks);
     const std::int64_t least = std::min<std::int64_t>(kBlockTokens - job.done % kBlockTokens,
                                                       chunk_border(job.span, job.done) - job.done);
-    if (!may || cost_.rows_only(least, job.done) > spare || runs(job)) {
+    if (!may || cost_of(job, least) > spare || runs(job)) {
       continue;
     }
     const auto order = [](const PrefillJob& j) { return std::pair(!j.rank, j.length_class); };
@@ -313,8 +318,7 @@ std::optional<PrefillChunk> PrefillSchedule::fill(std::size_t rank,
   if (room.patient == best) {
     room.patient = nullptr;
   }
-  const std::int64_t most = chunk_border(best->span, best->done) - best->done;
-  return put(*best, rank, cost_.fit_chunk(spare, best->done, most), room);
+  return put(*best, rank, fit_rows(*best, spare), room);
 }
 
 bool PrefillSchedule::finish_chunk(RequestId request, AttemptId attempt, std::int64_t rows) {

@@ -73,6 +73,9 @@ class PrefillSchedule {
 
   void add(const PrefillJob& job) { jobs_.push_back(job); }
 
+  // From the next plan on.
+  void set_cost(const CostModel& cost) { cost_ = cost; }
+
   bool remove(RequestId request, AttemptId attempt);
   // Forgets what ran on a rank that is gone.
   std::vector<PrefillJob> lose_rank(std::size_t rank);
@@ -105,6 +108,8 @@ class PrefillSchedule {
                                    const std::vector<PrefillChunk>& chunks,
                                    Room& room);
   Nanos left_of(const PrefillJob& job) const;
+  Nanos cost_of(const PrefillJob& job, std::int64_t rows) const;
+  std::int64_t fit_rows(const PrefillJob& job, Nanos budget) const;
   PrefillJob* find(RequestId request, AttemptId attempt);
 
   CostModel cost_;
