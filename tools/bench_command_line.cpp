@@ -83,6 +83,34 @@ void add_bench_kv(CLI::App& bench, CommandLine& line) {
   });
 }
 
+void add_bench_cost(CLI::App& bench, CommandLine& line) {
+  CLI::App* cost = bench.add_subcommand(
+      "cost",
+      "how well the cost model predicts steps of the device: fitted to half of many shapes");
+  BenchCostOptions& o = line.bench_cost;
+  cost->add_option("--model", o.model, "model directory")
+      ->check(not_empty())
+      ->capture_default_str();
+  CLI::Option* repeats =
+      cost->add_option("--repeats", o.repeats, "of each shape, the median counts")
+          ->check(CLI::Range(1, 1000))
+          ->capture_default_str();
+  CLI::Option* wall =
+      cost->add_flag("--wall", o.wall, "time of the wall, not of the computing thread");
+  CLI::Option* verbose = cost->add_flag("--verbose", o.verbose, "a row a shape");
+  CLI::Option* record = cost->add_option("--record", o.record, "file that gets the recorded times")
+                            ->check(not_empty());
+  cost->add_option("--live", o.live, "serve so many requests instead, and print the live error")
+      ->check(CLI::Range(1, 1000000))
+      ->excludes(repeats)
+      ->excludes(wall)
+      ->excludes(verbose)
+      ->excludes(record);
+  cost->add_flag("--json", o.json, "a line of JSON a row");
+  cost->footer("Examples:\n  shoal bench cost --verbose\n  shoal bench cost --live 300");
+  cost->callback([&line] { line.status = run_bench_cost(line.bench_cost); });
+}
+
 void add_bench_prefill(CLI::App& bench, CommandLine& line) {
   CLI::App* prefill = bench.add_subcommand(
       "prefill", "first tokens of recorded requests, by each way to choose a prefill instance");
@@ -342,6 +370,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
   engine->callback([&line] { line.status = run_bench_engine(line.bench_engine); });
   add_bench_experts(*bench, line);
+  add_bench_cost(*bench, line);
   add_bench_kv(*bench, line);
   add_bench_prefill(*bench, line);
   add_bench_autoscale(*bench, line);

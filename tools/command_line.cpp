@@ -471,8 +471,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
   app.footer(
       "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --api-key SECRET\n  shoal "
       "chat --effort none\n  shoal generate --ids 0,2436,300");
-  for (std::string* model :
-       {&line.generate.model, &line.codec.model, &line.tokenize.model, &line.bench_engine.model}) {
+  for (std::string* model : {&line.generate.model,
+                             &line.codec.model,
+                             &line.tokenize.model,
+                             &line.bench_engine.model,
+                             &line.bench_cost.model}) {
     *model = SHOAL_BUILTIN_MODEL;
   }
   line.models_directory = SHOAL_MODELS;

@@ -32,6 +32,7 @@ struct CommandLine {
   CodecOptions codec;
   TokenizeOptions tokenize;
   BenchEngineOptions bench_engine;
+  BenchCostOptions bench_cost;
   BenchKvOptions bench_kv;
   BenchKvTraceOptions bench_kv_trace;
   BenchExpertsOptions bench_experts;

@@ -67,6 +67,16 @@ struct BenchEngineOptions {
   bool profile = false;  // time per operator
 };
 
+struct BenchCostOptions {
+  std::string model;
+  int repeats = 5;       // of each shape; the median counts
+  bool wall = false;     // time of the wall, not of the computing thread
+  bool verbose = false;  // a row a shape
+  std::string record;    // file that gets the recorded times
+  int live = 0;          // requests that are served instead; 0: none
+  bool json = false;
+};
+
 struct BenchKvOptions {
   std::string directory;
   std::string rados;  // a ceph.conf, instead of a directory
@@ -221,6 +231,7 @@ int run_codec(const CodecOptions& options);
 int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
 int run_bench_engine(const BenchEngineOptions& options);
+int run_bench_cost(const BenchCostOptions& options);
 int run_bench_kv(const BenchKvOptions& options);
 int run_bench_experts(const BenchExpertsOptions& options);
 int run_bench_prefill(const BenchPrefillOptions& options);
