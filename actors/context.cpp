@@ -30,6 +30,16 @@ bool OpenAnswers::wait_until_none(Nanos limit) const {
   return changed_.wait_for(lock, limit, [this] { return count_ == 0; });
 }
 
+void PriceBoard::set(const CostCoefficients& cost) {
+  const std::lock_guard lock(mutex_);
+  cost_ = cost;
+}
+
+std::optional<CostCoefficients> PriceBoard::get() const {
+  const std::lock_guard lock(mutex_);
+  return cost_;
+}
+
 void HealthBoard::publish(NodeHealth health, Instant now) {
   {
     const std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,18 @@ class OpenAnswers {
   std::size_t count_ = 0;
 };
 
+// What prefill costs, as the last report of a prefill group says: written by the balancers, read by
+// the router. Null: none has learned anything yet.
+class PriceBoard {
+ public:
+  void set(const CostCoefficients& cost);
+  std::optional<CostCoefficients> get() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<CostCoefficients> cost_;
+};
+
 // The supervisor's last judgement, for any thread.
 class HealthBoard {
  public:
@@ -148,6 +161,7 @@ struct NodeContext {
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
   KvParts kv{};                             // without a store: none is kept
+  PriceBoard prices{};
 
   transport::Transport* transport() const {
     return cluster == nullptr ? nullptr : cluster->transport;

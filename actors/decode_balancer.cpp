@@ -136,6 +136,9 @@ void DecodeBalancer::report(const DecodeLoad& message) {
     return;  // of a session that this part has not heard of yet
   }
   site.load = message;
+  if (message.cost.steps > 0) {
+    cost.emplace(message.cost.coefficients);
+  }
   while (site.on_the_way.size() > site.sent - message.received) {
     site.on_the_way.pop_front();
   }

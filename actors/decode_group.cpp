@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "actors/policy/cost_fit.h"
 
 namespace shoal {
 namespace {
@@ -34,6 +37,8 @@ struct DecodeGroup {
   KvRoom told;                          // free memory in the last report
   StepId step;
   Instant step_started{};
+  std::optional<CostFit> fit;
+  DecodeStepDone slowest;  // of the running step
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -57,6 +62,7 @@ struct DecodeGroup {
 void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
   ranks.resize(seat.node->devices.size());
+  fit.emplace(seat.node->options.decode_cost);
 }
 
 const DecodeBalancerActor& DecodeGroup::balancer_of(const Placement& placement) const {
@@ -175,6 +181,7 @@ void DecodeGroup::run_step() {
   }
   ++step.value;
   step_started = seat.node->now();
+  slowest = {};
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (!rows[r].empty()) {
       ranks[r].awaited = true;
@@ -191,7 +198,12 @@ void DecodeGroup::step_done(const DecodeStepDone& message) {
   rank.awaited = false;
   ++seat.progress;
   let_go(message.ended);
+  if (message.compute > slowest.compute) {
+    slowest = message;
+  }
   if (!running()) {
+    fit->add(slowest.work, slowest.compute);
+    seat.node->metrics.decode_cost.set(*fit);
     seat.node->metrics.decode_turnaround_ns += (seat.node->now() - step_started).count();
     run_step();
   }
@@ -259,7 +271,8 @@ void DecodeGroup::report() {
     if (!seat.wiring->nodes[n].decode_balancer) {
       continue;
     }
-    DecodeLoad load{seat.wiring->self, std::vector<DecodeRankLoad>(ranks.size()), received[n]};
+    DecodeLoad load{
+        seat.wiring->self, std::vector<DecodeRankLoad>(ranks.size()), received[n], fit->report()};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
       load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};

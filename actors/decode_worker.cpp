@@ -28,6 +28,7 @@ struct DecodeWorker {
     StepId step;
     std::vector<AttemptKey> rows;
     std::vector<AttemptKey> saves;  // of the rows that complete a block
+    StepWork work;                  // all rows run every layer, so none is told apart
   };
 
   // Its KV is on the way.
@@ -172,7 +173,7 @@ void DecodeWorker::release(const ReleaseAttempt& message) {
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
-  running = Running{message.epoch, message.step, {}, {}};
+  running = Running{message.epoch, message.step, {}, {}, {}};
   kernels::Launch launch;
   launch.plan.id = message.step;
   launch.plan.epoch = message.epoch;
@@ -182,6 +183,7 @@ void DecodeWorker::step(const DecodeStep& message) {
     const auto sequence = sequences.find(key);
     if (sequence != sequences.end()) {  // else released after the step was planned
       running->rows.push_back(key);
+      running->work.add(1, sequence->second.position);
       launch.plan.runs.push_back(row_run(sequence->second));
       leases.push_back(sequence->second.kv);
       if (completes_block(sequence->second)) {
@@ -230,7 +232,12 @@ void DecodeWorker::computed(const DecodeComputed& message) {
   store(step, message.step.saved);
   ShardBatches batches;
   std::vector<std::pair<PlacementPtr, AnswerDone>> done;
-  DecodeStepDone report{.epoch = step.epoch, .step = step.step, .rank = rank, .ended = {}};
+  DecodeStepDone report{.epoch = step.epoch,
+                        .step = step.step,
+                        .rank = rank,
+                        .ended = {},
+                        .work = step.work,
+                        .compute = message.step.compute};
   for (std::size_t i = 0; i < step.rows.size(); ++i) {
     const auto sequence = sequences.find(step.rows[i]);
     if (sequence != sequences.end() &&
@@ -302,7 +309,8 @@ void DecodeWorker::lose_all(const Running& step, const Error& error) {
       lose(*sequence.mapped().placement, error);
     }
   }
-  notify(seat.wiring->here().decode_group, DecodeStepDone{step.epoch, step.step, rank, step.rows});
+  notify(seat.wiring->here().decode_group,
+         DecodeStepDone{step.epoch, step.step, rank, step.rows, {}, Nanos{0}});
 }
 
 DecodeWorkerActor::behavior_type decode_worker(

@@ -135,7 +135,8 @@ struct AttemptFailed { std::uint32_t shard = 0; StreamFailure failure; };
 struct RequestNoted { RequestId request; std::string tenant; std::uint32_t choice = 0; TimelineEntry entry; };
 
 // The ledger: what parts tell the router.
-struct PrefillPlaced { AttemptKey key; SiteRef site; };             // local: prefill balancer
+// local: prefill balancer; `first_token`: predicted, from now, 0 where the policy predicts nothing
+struct PrefillPlaced { AttemptKey key; SiteRef site; Nanos first_token{0}; };
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
 struct PrefillDone { Handover handover; };                          // wire: prefill worker
 struct DecodePlaced { AttemptKey key; SiteRef site; };              // local: decode balancer
@@ -178,14 +179,14 @@ struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to
 struct KvReleased {};                             // local: a lease to the group that took it
 // wire: group to balancers, after every change; `received` counts placements of the receiver's router,
 // `blocks` is the whole KV memory of a rank
-struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; };
+struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; CostReport cost{}; };
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; KvBytes loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
 // local: launch thread to worker, the KV of a sequence that goes to another process
 struct KvExported { Handover handover; Result<std::vector<std::byte>> image; };
-// wire: worker to group
-struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; };
+// wire: worker to group, with what the step did and how long the device took
+struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; StepWork work{}; Nanos compute{0}; };
 
 // Decode.
 struct PlaceDecode { Handover handover; };                         // local: router to balancer
@@ -195,7 +196,7 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
 // the whole KV memory
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
-struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; };
+struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; };
 // local: transport and launch thread to worker; `arrival` tells the tries of one attempt apart
 struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };
 struct KvImported { AttemptKey key; std::uint64_t arrival = 0; Result<void> outcome; };
@@ -203,7 +204,7 @@ struct DecodeReady { EpochId epoch; std::uint32_t rank = 0; AttemptKey key; };  
 struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };  // local: group to worker
 struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker
 // wire: worker to group
-struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; };
+struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepWork work{}; Nanos compute{0}; };
 
 // clang-format on
 

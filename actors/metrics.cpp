@@ -72,6 +72,19 @@ void append_value(std::string& out,
 
 }  // namespace
 
+void CostMetrics::set(const CostFit& fit) {
+  const CostCoefficients& k = fit.model().coefficients();
+  error_ppm = fit.error_ppm();
+  late_ppm = fit.late_ppm();
+  steps = fit.steps();
+  step_ns = k.step.count();
+  row_ps = k.row_ps;
+  near_fs = k.near_fs;
+  pair_fs = k.pair_fs;
+  deep_row_ps = k.deep_row_ps;
+  deep_pair_fs = k.deep_pair_fs;
+}
+
 int kv_age(std::int64_t milliseconds) {
   const std::int64_t seconds = milliseconds / 1000;
   return seconds < 60 ? 0 : seconds < 3600 ? 1 : seconds < 86400 ? 2 : 3;
@@ -146,12 +159,43 @@ void append_hits(const KvHits& hits, std::string& out) {
   }
 }
 
+void append_costs(const CostMetrics& costs, const std::string& stage, std::string& out) {
+  struct Said {
+    std::string_view name;
+    std::string_view help;
+    const CostMetrics::Value& value;
+  };
+
+  const std::string prefix = "shoal_" + stage + "_";
+  for (const Said& said : {
+           Said{"cost_error_ppm",
+                "How far off predicted step times were lately, millionths of the time.",
+                costs.error_ppm},
+           Said{"cost_late_ppm",
+                "How much longer than predicted 95 % of steps took at most, millionths.",
+                costs.late_ppm},
+           Said{"cost_steps", "Steps that the predictions were learned from.", costs.steps},
+           Said{"cost_step_ns", "Fixed time of a step.", costs.step_ns},
+           Said{"cost_row_ps", "One row, of the encoder half where it is prefill.", costs.row_ps},
+           Said{"cost_near_fs", "One row reading an entry close by.", costs.near_fs},
+           Said{"cost_pair_fs", "One row looking at one earlier token.", costs.pair_fs},
+           Said{"cost_deep_row_ps", "One row through the decoder half.", costs.deep_row_ps},
+           Said{"cost_deep_pair_fs", "One such row looking at one token.", costs.deep_pair_fs},
+       }) {
+    const std::string name = prefix + std::string(said.name);
+    append_head(out, name, "gauge", said.help);
+    append_value(out, name, "", said.value.load(std::memory_order_relaxed));
+  }
+}
+
 std::string NodeMetrics::text() const {
   std::string out;
   for (const Row& row : kRows) {
     append_head(out, row.name, row.kind, row.help);
     append_value(out, row.name, "", (this->*row.value).load(std::memory_order_relaxed));
   }
+  append_costs(prefill_cost, "prefill", out);
+  append_costs(decode_cost, "decode", out);
   append_hits(kv_hits, out);
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
   for (int c = 0; c < kCodeCount; ++c) {

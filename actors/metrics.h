@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "actors/policy/cost_fit.h"
 #include "actors/policy/prefill_balancer.h"
 #include "schemas/kv_record.h"
 #include "schemas/result.h"
@@ -23,6 +24,23 @@ inline constexpr int kKvAges = 4;
 
 // 0 .. kKvAges - 1.
 int kv_age(std::int64_t milliseconds);
+
+// What a group learned of its steps: see policy/cost_fit.h. All gauges.
+struct CostMetrics {
+  using Value = std::atomic<std::int64_t>;
+
+  void set(const CostFit& fit);
+
+  Value error_ppm{0};
+  Value late_ppm{0};
+  Value steps{0};
+  Value step_ns{0};
+  Value row_ps{0};
+  Value near_fs{0};
+  Value pair_fs{0};
+  Value deep_row_ps{0};
+  Value deep_pair_fs{0};
+};
 
 struct NodeMetrics {
   using Value = std::atomic<std::int64_t>;
@@ -54,6 +72,10 @@ struct NodeMetrics {
   Value kv_blocks_free{0};     // gauge
   Value kv_sequences{0};       // gauge
   Value kv_sequences_free{0};  // gauge
+
+  // What its steps cost.
+  CostMetrics prefill_cost;
+  CostMetrics decode_cost;
 
   // The KV store.
   std::array<std::array<std::array<Value, kKvAges>, kProvenances>, kKvTiers> kv_hits{};

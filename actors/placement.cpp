@@ -8,6 +8,7 @@
 
 #include "actors/policy/kv_budget.h"
 #include "actors/policy/kv_reuse.h"
+#include "actors/policy/prefill_cost.h"
 
 namespace shoal {
 namespace {
@@ -140,7 +141,7 @@ void start_behind(Placement& placement, const KvFound& found, const CostModel& c
   placement.basis = found.basis;
   placement.span.mode = found.basis.mode;
   placement.span.reuse = reuse;
-  placement.work = cost.chunk(placement.span.total - reuse.start, reuse.start);
+  placement.work = prefill_work(cost, placement.span);
   placement.lineage = found.lineage;
   placement.tail = found.tail;
   placement.cached = std::min(found.tail ? reuse.start : reuse.hit, placement.span.prompt);

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "actors/policy/avoidance.h"
+#include "actors/policy/cost_model.h"
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/prefill_cost.h"
 #include "actors/policy/prefill_policies.h"
 
 namespace shoal {
@@ -47,9 +49,12 @@ struct PrefillBalancer {
 
   void dispatch();
   PrefillNeed need(const Placement& placement) const;
+  Nanos waiting_work() const;
+  std::optional<Nanos> too_late_by(const Placement& placement) const;
   std::vector<PrefillInstance> instances(const Placement& placement) const;  // spans of `sites`
   void send(PlacementPtr placement, const PrefillChoice& choice);
   void refuse(const Placement& placement) const;
+  void refuse_too_late(const Placement& placement, Nanos late) const;
   void refuse_too_large(const Placement& placement) const;
   std::int64_t blocks_at(std::size_t node, const Placement& placement) const;
 };
@@ -59,8 +64,32 @@ void PrefillBalancer::place(const PlacePrefill& message) {
     refuse(*message.placement);
     return;
   }
+  if (const auto late = too_late_by(*message.placement)) {
+    refuse_too_late(*message.placement, *late);
+    return;
+  }
   queue.push_back(message.placement);
   dispatch();
+}
+
+// Nothing: it may make it, or must be tried, because its client has begun to read.
+std::optional<Nanos> PrefillBalancer::too_late_by(const Placement& placement) const {
+  const Submission& submission = *placement.submission;
+  if (submission.attempt.value > 1) {
+    return std::nullopt;
+  }
+  const auto first_token =
+      latest_first_token(instances(placement), need(placement), waiting_work());
+  const Nanos left = submission.deadline - seat.node->now();
+  return first_token && *first_token > left ? std::optional(*first_token - left) : std::nullopt;
+}
+
+Nanos PrefillBalancer::waiting_work() const {
+  Nanos work{0};
+  for (const PlacementPtr& waiting : queue) {
+    work += waiting->work;
+  }
+  return work;
 }
 
 PrefillNeed PrefillBalancer::need(const Placement& placement) const {
@@ -74,14 +103,10 @@ PrefillNeed PrefillBalancer::need(const Placement& placement) const {
 
 // Comes back when the group that is best off would be through with what waits here.
 void PrefillBalancer::refuse(const Placement& placement) const {
-  Nanos waiting_work{0};
-  for (const PlacementPtr& waiting : queue) {
-    waiting_work += waiting->work;
-  }
   std::optional<Nanos> first_token;
   for (PrefillInstance& instance : instances(placement)) {
     if (instance.alive) {
-      instance.queued[length_class] += waiting_work;
+      instance.queued[length_class] += waiting_work();
       const Nanos predicted = predict_first_token(instance, need(placement));
       first_token = std::min(first_token.value_or(predicted), predicted);
     }
@@ -93,6 +118,22 @@ void PrefillBalancer::refuse(const Placement& placement) const {
                               std::to_string(queue.size()) +
                                   " requests of this size wait already: come back later"},
                         std::max<Nanos>(wait, std::chrono::seconds(1))});
+}
+
+// Comes back when so much less waits that it would be in time; alone it may be too late, too, and
+// then only a longer time helps.
+void PrefillBalancer::refuse_too_late(const Placement& placement, Nanos late) const {
+  const auto seconds = [](Nanos time) {
+    return std::to_string((time + std::chrono::milliseconds(999)) / std::chrono::seconds(1));
+  };
+  notify(seat.wiring->here().router,
+         AttemptRefused{placement.key(),
+                        Error{Code::kNoCapacity,
+                              "its first token would come about " + seconds(late) +
+                                  " s after its time is over (the prompt alone takes " +
+                                  seconds(placement.work) +
+                                  " s): come back later, or give it a longer timeout"},
+                        std::max<Nanos>(late, std::chrono::seconds(1))});
 }
 
 void PrefillBalancer::refuse_too_large(const Placement& placement) const {
@@ -140,6 +181,9 @@ void PrefillBalancer::report(const PrefillLoad& message) {
     return;  // counts of a session that this part has not heard of yet
   }
   site.load = message;
+  if (message.cost.steps > 0) {
+    seat.node->prices.set(message.cost.coefficients);
+  }
   site.step_ends = seat.node->now() + message.backlog.step_left;
   while (site.on_the_way.size() > site.sent - received) {
     site.on_the_way.pop_front();
@@ -174,6 +218,12 @@ std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placeme
     instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
     instances[n].holds = site.load.blocks == 0 || blocks_at(n, placement) <= site.load.blocks;
     instances[n].avoided = seat.node->now() < site.avoided_until;
+    instances[n].work =
+        price_apart(prefill_work(CostModel(site.load.cost.coefficients), placement.span),
+                    placement.work,
+                    site.load.cost.steps);
+    instances[n].late_ppm = site.load.cost.late_ppm;
+    instances[n].steps = site.load.cost.steps;
     instances[n].queued = site.load.backlog.queued;
     instances[n].ranks = site.load.backlog.ranks;
     for (const Nanos work : site.on_the_way) {
@@ -207,6 +257,8 @@ void PrefillBalancer::dispatch() {
     }
     PlacementPtr placement = std::move(queue.front());
     queue.pop_front();
+    const Nanos work = now[choice->instance].work.value_or(placement->work);
+    sites[choice->instance].on_the_way.push_back(work);
     send(std::move(placement), *choice);
   }
   seat.node->metrics.prefill_queued[length_class] = static_cast<std::int64_t>(queue.size());
@@ -214,7 +266,6 @@ void PrefillBalancer::dispatch() {
 
 void PrefillBalancer::send(PlacementPtr placement, const PrefillChoice& choice) {
   const SiteRef site = seat.wiring->site(NodeId{static_cast<std::uint32_t>(choice.instance)});
-  sites[choice.instance].on_the_way.push_back(placement->work);
   ++sites[choice.instance].sent;
   placed[placement->key()] = site;
   ++seat.progress;
@@ -225,7 +276,7 @@ void PrefillBalancer::send(PlacementPtr placement, const PrefillChoice& choice) 
                         {"node", site.node},
                         {"work_ns", placement->work},
                         {"finish_ns", choice.finish}});
-  notify(seat.wiring->here().router, PrefillPlaced{placement->key(), site});
+  notify(seat.wiring->here().router, PrefillPlaced{placement->key(), site, choice.finish});
   notify(seat.wiring->at(site.node).prefill_group, PlacePrefill{std::move(placement)});
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "actors/placement.h"
+#include "actors/policy/cost_fit.h"
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/prefill_cost.h"
 
 namespace shoal {
 namespace {
@@ -51,7 +53,7 @@ struct PrefillGroup {
 
   PartSeat seat;
   PrefillGroupActor me;
-  std::optional<CostModel> cost;
+  std::optional<CostFit> fit;
   std::optional<PrefillSchedule> schedule;
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
@@ -59,8 +61,9 @@ struct PrefillGroup {
   std::map<AttemptKey, Leaving> leaving;
   std::vector<std::array<std::uint64_t, kPrefillClasses>> received;  // by router's NodeId
   StepId step;
-  std::vector<PrefillChunk> chunks;  // of the running step
-  Instant step_ends{};               // as predicted
+  std::vector<PrefillChunk> chunks;        // of the running step
+  Instant step_ends{};                     // as predicted
+  std::optional<PrefillStepDone> slowest;  // of the ranks of the running step that are done
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -78,6 +81,7 @@ struct PrefillGroup {
   bool running() const;
   Nanos longest_of(const std::vector<PrefillChunk>& step_chunks) const;
   void run_step();
+  void learn();
   bool admit(const PrefillChunk& chunk);
   void finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed);
   void send_orders(std::uint32_t rank);
@@ -89,8 +93,8 @@ struct PrefillGroup {
 
 void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
-  cost.emplace(seat.node->options.prefill_cost);
-  schedule.emplace(*cost, seat.node->options.prefill_limits);
+  fit.emplace(seat.node->options.prefill_cost);
+  schedule.emplace(fit->model(), seat.node->options.prefill_limits);
   ranks.resize(seat.node->devices.size());
 }
 
@@ -146,7 +150,7 @@ void PrefillGroup::loaded(KvLoaded& message) {
 // of that before anything else.
 void PrefillGroup::shorten(Held& work, const KvShortened& instead) const {
   Placement placement = *work.placement;
-  start_behind(placement, instead.found, *cost);
+  start_behind(placement, instead.found, fit->model());
   notify(seat.router_of(placement), instead);
   work.done = placement.span.reuse.start;
   work.placement = std::make_shared<const Placement>(std::move(placement));
@@ -159,7 +163,7 @@ void PrefillGroup::begin(const Held& work) {
   job.attempt = placement.submission->attempt;
   job.length_class = placement.length_class;
   job.span = placement.span;
-  job.work = placement.work;
+  job.work = prefill_work(fit->model(), placement.span);
   job.arrived = seat.node->now();
   job.deadline = placement.submission->deadline;
   job.done = work.done;
@@ -184,7 +188,7 @@ void PrefillGroup::release(const ReleaseAttempt& message) {
 
 // Predicted, of the rank that has most to do.
 Nanos PrefillGroup::longest_of(const std::vector<PrefillChunk>& step_chunks) const {
-  std::vector<Nanos> load(ranks.size(), seat.node->options.prefill_cost.step);
+  std::vector<Nanos> load(ranks.size(), fit->model().coefficients().step);
   for (const PrefillChunk& chunk : step_chunks) {
     load[chunk.rank] += chunk.cost;
   }
@@ -212,6 +216,7 @@ void PrefillGroup::run_step() {
     return;
   }
   ++step.value;
+  slowest.reset();
   step_ends = seat.node->now() + longest_of(chunks);
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     send_orders(r);
@@ -260,8 +265,33 @@ void PrefillGroup::step_done(const PrefillStepDone& message) {
   rank.awaited = false;
   ++seat.progress;
   finish_chunks(message.rank, message.failed);
+  // A step that failed says nothing about how long one takes.
+  if (message.failed.empty() && (!slowest || message.compute > slowest->compute)) {
+    slowest = message;
+  }
+  if (!running()) {
+    learn();
+  }
   run_step();
   report();
+}
+
+// The ranks step together: what the slowest did took the time of all.
+void PrefillGroup::learn() {
+  if (!slowest) {
+    return;
+  }
+  seat.node->log.event(LogLevel::kDebug,
+                       "prefill.step",
+                       {{"step", step.value},
+                        {"rank", slowest->rank},
+                        {"rows", slowest->work.rows},
+                        {"predicted_ns", fit->model().step(slowest->work)},
+                        {"compute_ns", slowest->compute}});
+  fit->add(slowest->work, slowest->compute);
+  slowest.reset();
+  schedule->set_cost(fit->model());
+  seat.node->metrics.prefill_cost.set(*fit);
 }
 
 void PrefillGroup::finish_chunks(std::uint32_t rank, const std::vector<AttemptKey>& failed) {
@@ -383,7 +413,7 @@ void PrefillGroup::report() {
     if (work.loading) {
       ++backlog.waiting[static_cast<std::size_t>(work.placement->length_class)];
       backlog.queued[static_cast<std::size_t>(work.placement->length_class)] +=
-          work.placement->work;
+          prefill_work(fit->model(), work.placement->span);
     }
   }
   backlog.ranks.resize(ranks.size());
@@ -392,7 +422,8 @@ void PrefillGroup::report() {
   }
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
-      notify(balancer, PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank()});
+      notify(balancer,
+             PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank(), fit->report()});
     }
   }
 }

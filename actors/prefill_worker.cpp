@@ -39,6 +39,14 @@ std::vector<std::size_t> finished_blocks(const PrefillOrder& order) {
   return blocks;
 }
 
+StepWork work_of(const PrefillStep& step) {
+  StepWork work;
+  for (const PrefillOrder& order : step.orders) {
+    work.add(order.rows, order.done, deep_rows(order.placement->span, order.done, order.rows));
+  }
+  return work;
+}
+
 struct PrefillWorker {
   static inline const char* name = "prefill_worker";
 
@@ -171,7 +179,12 @@ void PrefillWorker::computed(const PrefillComputed& message) {
   ++seat.progress;
   ++seat.node->metrics.prefill_steps;
   seat.node->metrics.prefill_compute_ns += step.compute.count();
-  PrefillStepDone report{.epoch = done.epoch, .step = done.step, .rank = rank, .failed = {}};
+  PrefillStepDone report{.epoch = done.epoch,
+                         .step = done.step,
+                         .rank = rank,
+                         .failed = {},
+                         .work = work_of(done),
+                         .compute = step.compute};
   for (const auto& [placement, error] : outcome.lost) {
     report.failed.push_back(placement->key());
   }

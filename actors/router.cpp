@@ -20,7 +20,6 @@ struct Router {
   static inline const char* name = "router";
 
   PartSeat seat;
-  std::optional<CostModel> cost;
   PlacementLimits limits;
   std::map<RequestId, LedgerEntry> ledger;
 
@@ -29,6 +28,12 @@ struct Router {
   void submit(const Submit& message);
   void stop(const StopStream& message);
   void close(const CloseRequest& message);
+
+  // What prefill costs, as the groups have learned it.
+  CostModel price() const {
+    return CostModel(seat.node->prices.get().value_or(seat.node->options.prefill_cost));
+  }
+
   void kv_found(const KvFound& m);
   void kv_shortened(const KvShortened& m);
 
@@ -77,7 +82,6 @@ struct Router {
 
 void Router::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
-  cost.emplace(seat.node->options.prefill_cost);
   limits = placement_limits(*seat.node);
 }
 
@@ -130,7 +134,7 @@ void Router::kv_shortened(const KvShortened& message) {
   }
   const Position before = entry->placement->cached;
   Placement placement = *entry->placement;
-  start_behind(placement, message.found, *cost);
+  start_behind(placement, message.found, price());
   entry->placement = std::make_shared<const Placement>(std::move(placement));
   note(seat,
        *entry,
@@ -144,7 +148,7 @@ void Router::kv_shortened(const KvShortened& message) {
 }
 
 void Router::place(LedgerEntry& entry, const KvFound& found) {
-  Placement placement = make_placement(entry.submission, limits, *cost, found);
+  Placement placement = make_placement(entry.submission, limits, price(), found);
   placement.router = seat.wiring->self;
   entry.placement = std::make_shared<const Placement>(std::move(placement));
   tell_basis_changed(seat, entry);
@@ -201,7 +205,11 @@ void Router::lose_with_site(const LedgerEntry& entry) {
 void Router::prefill_placed(const PrefillPlaced& message) {
   if (LedgerEntry* entry = find(message.key)) {
     entry->prefill = message.site;
-    note(seat, *entry, seat.wiring->self, "prefill_placed", {{"to_node", message.site.node.value}});
+    note(seat,
+         *entry,
+         seat.wiring->self,
+         "prefill_placed",
+         {{"to_node", message.site.node.value}, {"first_token_ns", message.first_token.count()}});
     if (site_lost(*entry)) {
       lose_with_site(*entry);
     }

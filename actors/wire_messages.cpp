@@ -47,6 +47,30 @@ Member member(const wire::Member& from) {
   return {NodeId{from.node()}, IncarnationId{from.incarnation()}, EpochId{from.joined()}};
 }
 
+void put(const CostReport& from, wire::Cost& out) {
+  out.set_step_ns(from.coefficients.step.count());
+  out.set_row_ps(from.coefficients.row_ps);
+  out.set_near_fs(from.coefficients.near_fs);
+  out.set_pair_fs(from.coefficients.pair_fs);
+  out.set_deep_row_ps(from.coefficients.deep_row_ps);
+  out.set_deep_pair_fs(from.coefficients.deep_pair_fs);
+  out.set_late_ppm(from.late_ppm);
+  out.set_steps(from.steps);
+}
+
+// Whatever came: within the bounds of a model.
+CostReport get(const wire::Cost& from) {
+  const CostModel model({.step = Nanos{from.step_ns()},
+                         .row_ps = from.row_ps(),
+                         .pair_fs = from.pair_fs(),
+                         .near_fs = from.near_fs(),
+                         .deep_row_ps = from.deep_row_ps(),
+                         .deep_pair_fs = from.deep_pair_fs()});
+  return {model.coefficients(),
+          std::clamp<std::int64_t>(from.late_ppm(), 0, kMostLatePpm),
+          std::max<std::int64_t>(from.steps(), 0)};
+}
+
 }  // namespace
 
 std::string encode(const Submit& message, Instant now) {
@@ -270,6 +294,7 @@ std::string encode(const PrefillLoad& message, Instant) {
   }
   out.set_step_left_ns(message.backlog.step_left.count());
   out.set_blocks(message.blocks);
+  put(message.cost, *out.mutable_cost());
   return out.SerializeAsString();
 }
 
@@ -293,6 +318,7 @@ Result<PrefillLoad> decode(std::string_view bytes, Instant) {
   }
   load.backlog.step_left = Nanos{in.step_left_ns()};
   load.blocks = in.blocks();
+  load.cost = get(in.cost());
   return load;
 }
 
@@ -410,6 +436,7 @@ std::string encode(const DecodeLoad& message, Instant) {
   wire::DecodeLoad out;
   out.set_node(message.node.value);
   out.set_received(message.received);
+  put(message.cost, *out.mutable_cost());
   for (const DecodeRankLoad& rank : message.ranks) {
     wire::DecodeRankLoad& entry = *out.add_ranks();
     entry.set_others(rank.others);
@@ -424,7 +451,7 @@ std::string encode(const DecodeLoad& message, Instant) {
 template <>
 Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
-  DecodeLoad load{NodeId{in.node()}, {}, in.received()};
+  DecodeLoad load{NodeId{in.node()}, {}, in.received(), get(in.cost())};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
     load.ranks.push_back({rank.others(),
                           rank.others_tokens(),

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-
 namespace shoal {
 
 int prefill_class(Nanos work, const PrefillBounds& bounds) {
@@ -18,6 +17,9 @@ bool fits_nowhere(std::span<const PrefillInstance> instances) {
 }
 
 namespace {
+
+// Before that, one odd step could shut the door.
+constexpr std::int64_t kStepsToTell = 64;
 
 // How high `pool` fills ranks that begin at min(work, most).
 Nanos water_level(std::span<const PrefillRankLoad> ranks, Nanos pool, Nanos most) {
@@ -43,7 +45,8 @@ Nanos water_level(std::span<const PrefillRankLoad> ranks, Nanos pool, Nanos most
 
 Nanos predict_first_token(const PrefillInstance& instance, const PrefillNeed& need) {
   const auto own = static_cast<std::size_t>(need.length_class);
-  const Nanos share = instance.queued[own] + need.work;
+  const Nanos work = instance.work.value_or(need.work);
+  const Nanos share = instance.queued[own] + work;
   Nanos pool = instance.queued[own];
   Nanos longest{0};
   for (std::size_t k = 0; k < instance.queued.size(); ++k) {
@@ -54,7 +57,32 @@ Nanos predict_first_token(const PrefillInstance& instance, const PrefillNeed& ne
     longest = std::max(longest, rank.work);
   }
   const Nanos begin = water_level(instance.ranks, pool, share);
-  return instance.step_left + begin + std::max(need.work, std::min(longest, need.quota));
+  return instance.step_left + begin + std::max(work, std::min(longest, need.quota));
+}
+
+std::optional<Nanos> price_apart(Nanos own, Nanos all, std::int64_t steps) {
+  const bool is_apart = own > all + all / 4 || own < all - all / 4;
+  return steps >= kStepsToTell && is_apart ? std::optional(own) : std::nullopt;
+}
+
+std::optional<Nanos> latest_first_token(std::span<const PrefillInstance> instances,
+                                        const PrefillNeed& need,
+                                        Nanos ahead) {
+  std::optional<Nanos> best;
+  for (PrefillInstance instance : instances) {
+    if (!instance.alive || !instance.holds) {
+      continue;
+    }
+    if (instance.steps < kStepsToTell) {
+      return std::nullopt;
+    }
+    instance.queued[static_cast<std::size_t>(need.length_class)] += ahead;
+    const Nanos expected = predict_first_token(instance, need);
+    // Through millionths, not the product: an hour times a thousand would not fit.
+    const Nanos latest = expected + expected / 1'000'000 * instance.late_ppm;
+    best = std::min(best.value_or(latest), latest);
+  }
+  return best;
 }
 
 bool has_unavoided(std::span<const PrefillInstance> instances) {

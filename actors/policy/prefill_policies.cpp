@@ -187,7 +187,7 @@ class BoundFinish final : public PrefillPolicy {
     const PrefillRankLoad& own = instance.ranks[rank];
     const std::int64_t rows = own.rows + need.rows;
     const std::int64_t steps = std::max<std::int64_t>(1, (rows + kFixedChunk - 1) / kFixedChunk);
-    const Nanos work = own.work + need.work;
+    const Nanos work = own.work + instance.work.value_or(need.work);
     Nanos longest{0};
     for (std::size_t r = 0; r < instance.ranks.size(); ++r) {
       const PrefillRankLoad& other = instance.ranks[r];

@@ -67,6 +67,7 @@ TEST_CASE("a lost attempt is told with its reason, and the next one goes on in t
   const RequestId request = world.clients().ask(wanted(2, 300, 5));
   world.fail_steps(1);
   REQUIRE(world.run_until_all_over());
+  world.settle();  // the router hears of the end behind the client
   const auto timeline = world.node().explain(request);
   REQUIRE(timeline.has_value());
   const auto lost = std::find_if(timeline->entries.begin(),

@@ -1,11 +1,16 @@
 // The node on the built-in model: an answer that is cut off by a dying worker goes on with the very
 // tokens it would have had.
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "actors/node.h"
@@ -32,22 +37,83 @@ std::unique_ptr<transport::BlockStore> open_store() {
   return transport::make_memory_blocks(std::move(params));
 }
 
+// Keeps prefill steps back while it is shut, and remembers the rows of each.
+class GatedLauncher final : public kernels::Launcher {
+ public:
+  explicit GatedLauncher(kernels::Launcher& queue) : queue_(queue) {}
+
+  void launch(kernels::Launch launch) override {
+    const std::lock_guard lock(mutex_);
+    if (launch.plan.queue != kernels::Queue::kPrefill) {
+      queue_.launch(std::move(launch));
+      return;
+    }
+    auto& rows = steps_.emplace_back();
+    for (const kernels::RowRun& run : launch.plan.runs) {
+      rows.push_back(run.rows());
+    }
+    if (shut_) {
+      held_ = std::move(launch);
+    } else {
+      queue_.launch(std::move(launch));
+    }
+    changed_.notify_all();
+  }
+
+  void copy_out(kernels::KvExport copy) override { queue_.copy_out(std::move(copy)); }
+
+  void copy_in(kernels::KvImport copy) override { queue_.copy_in(std::move(copy)); }
+
+  void stop() override { queue_.stop(); }
+
+  // Returns when a prefill step is held; false: none came.
+  bool shut() {
+    std::unique_lock lock(mutex_);
+    shut_ = true;
+    return changed_.wait_for(lock, seconds(60), [this] { return held_.has_value(); });
+  }
+
+  // Lets the held step run. The number of the next one.
+  std::size_t open() {
+    const std::lock_guard lock(mutex_);
+    shut_ = false;
+    queue_.launch(*std::exchange(held_, std::nullopt));
+    return steps_.size();
+  }
+
+  // The rows of each run of a step; none: there was no such step.
+  std::vector<std::int64_t> rows_of(std::size_t step) {
+    const std::lock_guard lock(mutex_);
+    return step < steps_.size() ? steps_[step] : std::vector<std::int64_t>{};
+  }
+
+ private:
+  kernels::Launcher& queue_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<std::int64_t>> steps_;
+  std::optional<kernels::Launch> held_;
+  bool shut_ = false;
+};
+
 struct GuppyNode {
   std::unique_ptr<transport::BlockStore> store;
   std::unique_ptr<kernels::Device> device;
   std::unique_ptr<kernels::LaunchQueue> queue;
+  std::unique_ptr<GatedLauncher> gate;
   std::unique_ptr<Node> node;
   std::unique_ptr<Clients> clients;
 
   explicit GuppyNode(bool keeps_kv = false, bool keeps_tails = true) {
     kernels::DeviceConfig config;
     config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
-    config.kv_blocks = 64;
+    config.kv_blocks = 80;
     config.sequences = 8;
     auto opened = kernels::open_device("cpu", config);
     REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
     device = *std::move(opened);
     queue = std::make_unique<kernels::LaunchQueue>(device->backend(), clock_now);
+    gate = std::make_unique<GatedLauncher>(*queue);
     KvParts kv;
     if (keeps_kv) {
       store = open_store();
@@ -62,7 +128,7 @@ struct GuppyNode {
     auto built = build_node(options,
                             Parts{device->backend().shape(),
                                   &device->backend(),
-                                  queue.get(),
+                                  gate.get(),
                                   clock_now,
                                   [](LogLevel, std::string_view) {},
                                   nullptr,
@@ -97,6 +163,21 @@ struct GuppyNode {
     }
     REQUIRE(node->metrics().kv_tails == kept);
     return answer;
+  }
+
+  // Returns when its prefill group was sent it.
+  void wait_until_placed(RequestId id) const {
+    const auto is_placed = [this, id] {
+      const auto timeline = node->explain(id);
+      return timeline &&
+             std::any_of(timeline->entries.begin(), timeline->entries.end(), [](const auto& entry) {
+               return entry.event == "prefill_placed";
+             });
+    };
+    for (const Instant limit = clock_now() + seconds(20); !is_placed() && clock_now() < limit;) {
+      std::this_thread::yield();
+    }
+    REQUIRE(is_placed());
   }
 
   Answer wait(RequestId id) {
@@ -232,4 +313,29 @@ TEST_CASE("an answer whose worker dies far behind its prompt goes on behind its 
     CHECK(resumed.tokens == whole.tokens);
     CHECK(guppy.node->metrics().prefill_rows - rows < 900);  // of more than 1,050
   }
+}
+
+TEST_CASE("a prompt of 8,000 tokens delays short ones by the step that runs when they come") {
+  GuppyNode guppy;
+  const RequestId giant = guppy.clients->ask(wanted(1, 8'000, 2));
+  for (std::int64_t rows = 40; rows < 44; ++rows) {
+    REQUIRE(guppy.gate->shut());
+    REQUIRE_FALSE(guppy.clients->answer(giant).over());
+    const auto seed = static_cast<std::uint64_t>(rows);
+    const RequestId id = guppy.clients->ask(wanted(seed, rows, 1));
+    guppy.wait_until_placed(id);
+    // A tiny one behind it through the same balancer: when that one is placed, the group was sent
+    // the first for certain.
+    const RequestId tiny = guppy.clients->ask(wanted(seed, 3, 1));
+    guppy.wait_until_placed(tiny);
+    const std::size_t next = guppy.gate->open();
+    REQUIRE(guppy.clients->wait_for_tokens(id, 1, seconds(60)));
+    REQUIRE(guppy.clients->wait_for_tokens(tiny, 1, seconds(60)));
+    const std::vector<std::int64_t> in_step = guppy.gate->rows_of(next);
+    CHECK(std::count(in_step.begin(), in_step.end(), rows) == 1);
+  }
+  CHECK_FALSE(guppy.clients->answer(giant).over());
+  const Answer answer = guppy.wait(giant);
+  CHECK_FALSE(answer.error.has_value());
+  CHECK(answer.tokens.size() == 2);
 }

@@ -44,7 +44,9 @@ class TestingRuntime final : public ActorRuntime {
 
 class HeldLauncher final : public kernels::Launcher {
  public:
-  explicit HeldLauncher(kernels::SimBackend& backend) : backend_(backend) {}
+  HeldLauncher(kernels::SimBackend& backend, const kernels::StepCost& cost)
+      : backend_(backend),
+        cost_(cost) {}
 
   void launch(kernels::Launch launch) override { add(launch.plan.queue, std::move(launch)); }
 
@@ -86,10 +88,11 @@ class HeldLauncher final : public kernels::Launcher {
   }
 
   void carry_out(kernels::Launch& launch) {
+    const Nanos compute = kernels::step_time(cost_, launch.plan);
     kernels::LaunchedStep step(std::move(launch));
     while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
     }
-    step.finish(backend_, std::chrono::milliseconds(1));
+    step.finish(backend_, compute);
   }
 
   template <class Copy>
@@ -107,6 +110,7 @@ class HeldLauncher final : public kernels::Launcher {
   }
 
   kernels::SimBackend& backend_;
+  kernels::StepCost cost_;
   std::int64_t failures_left_ = 0;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
 };
@@ -114,7 +118,7 @@ class HeldLauncher final : public kernels::Launcher {
 World::World(const Setup& setup)
     : model_(setup.model),
       backend_(setup.model, setup.size),
-      launcher_(std::make_unique<HeldLauncher>(backend_)),
+      launcher_(std::make_unique<HeldLauncher>(backend_, setup.cost)),
       runtime_(std::make_shared<TestingRuntime>()),
       random_(setup.seed) {
   MESSAGE("seed ", setup.seed);

@@ -13,6 +13,7 @@
 #include "actors/config.h"
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
+#include "kernels/sim/step_cost.h"
 #include "tests/sim/node_clients.h"
 
 namespace shoal::testing {
@@ -28,6 +29,8 @@ class World {
     kernels::SimSize size{.blocks = 64, .sequences = 8};
     std::function<void(Config&)> configure{};
     StreamLimits stream{};
+    // What steps say that they took; when they complete, the seed decides.
+    kernels::StepCost cost{.step = std::chrono::milliseconds(1), .row = Nanos{0}};
   };
 
   explicit World(const Setup& setup);

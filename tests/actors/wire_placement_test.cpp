@@ -1,5 +1,6 @@
 // Where a request starts and how its blocks are named goes to another process and comes out equal;
 // what cannot be is refused.
+#include <cstdint>
 #include <doctest/doctest.h>
 #include <memory>
 #include <numeric>
@@ -178,4 +179,33 @@ TEST_CASE("a hit that no placement can have is corrupt") {
   damaged = whole;
   damaged.mutable_submission()->set_ttl(9);
   CHECK(refusal(damaged) == Code::kCorrupt);
+}
+
+TEST_CASE("what a group learned of its steps survives the wire, and nonsense is bounded") {
+  PrefillLoad sent;
+  sent.cost = {{.step = Nanos{1},
+                .row_ps = 2,
+                .pair_fs = 3,
+                .near_fs = 4,
+                .deep_row_ps = 5,
+                .deep_pair_fs = 6},
+               7,
+               8};
+  const auto got = wire_codec::decode<PrefillLoad>(wire_codec::encode(sent, kNow), kNow);
+  REQUIRE(got.has_value());
+  CHECK(CostModel(got->cost.coefficients).chunk(1'000, 1'000) ==
+        CostModel(sent.cost.coefficients).chunk(1'000, 1'000));
+  CHECK(got->cost.coefficients.deep_pair_fs == 6);
+  CHECK(got->cost.late_ppm == 7);
+  CHECK(got->cost.steps == 8);
+  sent.cost.coefficients.row_ps = INT64_MIN;
+  sent.cost.coefficients.pair_fs = INT64_MAX;
+  sent.cost.late_ppm = INT64_MAX;
+  sent.cost.steps = -1;
+  const auto bounded = wire_codec::decode<PrefillLoad>(wire_codec::encode(sent, kNow), kNow);
+  REQUIRE(bounded.has_value());
+  CHECK(bounded->cost.coefficients.row_ps == 1);
+  CHECK(bounded->cost.coefficients.pair_fs == kMostCost.pair_fs);
+  CHECK(bounded->cost.late_ppm == kMostLatePpm);
+  CHECK(bounded->cost.steps == 0);
 }

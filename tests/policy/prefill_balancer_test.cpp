@@ -129,3 +129,58 @@ TEST_CASE("a request goes where its KV fits, and nowhere when no instance has th
   CHECK_FALSE(fits_nowhere(std::vector{small, busy}));
   CHECK_FALSE(fits_nowhere({}));
 }
+
+namespace {
+
+PrefillInstance known(Nanos work, std::int64_t late_ppm = 0, std::int64_t steps = 1'000) {
+  PrefillInstance instance = queued(work);
+  instance.late_ppm = late_ppm;
+  instance.steps = steps;
+  return instance;
+}
+
+}  // namespace
+
+TEST_CASE("an instance's own price of a request counts before the one that all share") {
+  PrefillInstance instance{.alive = true, .work = milliseconds(50)};
+  CHECK(predict_first_token(instance, need(milliseconds(5))) == milliseconds(50));
+}
+
+TEST_CASE("an instance has a price of its own where it is known and far from what all say") {
+  CHECK(price_apart(milliseconds(12), milliseconds(10), 1'000) == std::nullopt);
+  CHECK(price_apart(milliseconds(8), milliseconds(10), 1'000) == std::nullopt);
+  CHECK(price_apart(milliseconds(13), milliseconds(10), 1'000) == milliseconds(13));
+  CHECK(price_apart(milliseconds(1'000), milliseconds(10), 1'000) == milliseconds(1'000));
+  CHECK(price_apart(milliseconds(7), milliseconds(10), 1'000) == milliseconds(7));
+  CHECK(price_apart(milliseconds(1'000), milliseconds(10), 3) == std::nullopt);
+}
+
+TEST_CASE("the latest first token is the best instance's, behind what waits, with its margin") {
+  std::vector<PrefillInstance> instances = {known(milliseconds(100)),
+                                            known(milliseconds(40), 500'000)};
+  // Behind 40 ms, with the longest of them in its step, half as long again.
+  CHECK(latest_first_token(instances, need(milliseconds(5)), Nanos{0}) == milliseconds(120));
+  CHECK(latest_first_token(instances, need(milliseconds(5)), milliseconds(100)) ==
+        milliseconds(260));
+  instances[0].holds = false;
+  CHECK(latest_first_token(instances, need(milliseconds(5)), milliseconds(100)) ==
+        milliseconds(300));
+}
+
+TEST_CASE("no latest first token is told while an instance that could take it knows little") {
+  std::vector<PrefillInstance> instances = {known(milliseconds(100)),
+                                            known(milliseconds(100), 0, 3)};
+  CHECK(latest_first_token(instances, need(milliseconds(5)), Nanos{0}) == std::nullopt);
+  instances[1].alive = false;
+  CHECK(latest_first_token(instances, need(milliseconds(5)), Nanos{0}) == milliseconds(160));
+  instances[0].alive = false;
+  CHECK(latest_first_token(instances, need(milliseconds(5)), Nanos{0}) == std::nullopt);
+  CHECK(latest_first_token({}, need(milliseconds(5)), Nanos{0}) == std::nullopt);
+}
+
+TEST_CASE("hours of work and any margin stay a time") {
+  const std::vector<PrefillInstance> instances = {known(std::chrono::hours(100), 1'000'000'000)};
+  const auto latest = latest_first_token(instances, need(milliseconds(5)), Nanos{0});
+  REQUIRE(latest.has_value());
+  CHECK(*latest > std::chrono::hours(100));
+}

@@ -84,7 +84,7 @@ void Device::complete() {
                             launch.done({tl::unexpected(broken()), Nanos{0}});
                             return;
                           }
-                          const Nanos cost = cost_of(work);
+                          const Nanos cost = cost_of(work) * factor_;
                           kernels::LaunchedStep step(std::move(launch));
                           while (step.advance(*backend_) == kernels::StepYield::kNeedsExchange) {
                           }
