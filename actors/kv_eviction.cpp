@@ -5,7 +5,7 @@
 
 namespace shoal {
 
-transport::BlockPolicy evict_by_worth(const CostModel& cost, const KvRoom& room) {
+transport::BlockPolicy evict_by_worth(const CostModel& cost, const StoreRoom& room) {
   const auto state = std::make_shared<KvWorth>(cost, room);
   return {.worth = [state](const BlockUse& use, WallMillis now) { return state->worth(use, now); },
           .seen = [state](std::uint64_t name,

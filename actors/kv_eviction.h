@@ -9,7 +9,7 @@ namespace shoal {
 
 // By what is learned of the store's own blocks (policy/kv_worth.h). For one store alone, which
 // calls it under its lock.
-transport::BlockPolicy evict_by_worth(const CostModel& cost, const KvRoom& room);
+transport::BlockPolicy evict_by_worth(const CostModel& cost, const StoreRoom& room);
 
 // What was used longest ago goes first.
 transport::BlockPolicy evict_by_last_use();

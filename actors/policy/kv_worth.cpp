@@ -50,7 +50,7 @@ std::int64_t growth(const CostModel& cost) {
 
 }  // namespace
 
-KvWorth::KvWorth(const CostModel& cost, const KvRoom& room)
+KvWorth::KvWorth(const CostModel& cost, const StoreRoom& room)
     : cost_growth_(growth(cost)),
       room_(room) {
   CHECK(room.blocks > 0 && room.pages > 0);

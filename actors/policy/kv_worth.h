@@ -23,14 +23,14 @@
 namespace shoal {
 
 // Of a store, whichever is less.
-struct KvRoom {
+struct StoreRoom {
   std::int64_t blocks = std::numeric_limits<std::int64_t>::max();
   std::int64_t pages = std::numeric_limits<std::int64_t>::max();
 };
 
 class KvWorth {
  public:
-  KvWorth(const CostModel& cost, const KvRoom& room);
+  KvWorth(const CostModel& cost, const StoreRoom& room);
 
   // Larger is kept longer, at one moment. Pinned blocks go last.
   std::int64_t worth(const BlockUse& use, WallMillis now) const;
@@ -70,7 +70,7 @@ class KvWorth {
   std::vector<Record*> least(const IsIn& is_in, const Worth& worth);
 
   std::int64_t cost_growth_;  // of a block's rows from one block to the next, 2^-30 of the first's
-  KvRoom room_;
+  StoreRoom room_;
   std::uint64_t every_ = 1;  // block of the sample, a power of two
   std::int64_t places_ = 1;  // room, in blocks of the sample
   std::vector<Record> sample_;

@@ -101,7 +101,8 @@ TEST_CASE("answers are as fast as promised, and one more stream would break that
 }
 
 TEST_CASE("weights that do not fit are refused with what they need") {
-  const PlanStage& alone = stage_of(big_plan().prefill, 1, 1);
+  const FleetPlan big = big_plan();
+  const PlanStage& alone = stage_of(big.prefill, 1, 1);
   CHECK(alone.verdict == PlanVerdict::kWeights);
   CHECK(alone.needed > 289e9);
   CHECK(alone.available == doctest::Approx(0.9 * 192e9));

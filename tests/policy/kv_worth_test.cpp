@@ -143,7 +143,7 @@ TEST_CASE("the same blocks, the same worth") {
 }
 
 TEST_CASE("memory is bounded by what is stored") {
-  const auto bytes = [](const KvRoom& room) {
+  const auto bytes = [](const StoreRoom& room) {
     KvWorth worth(CostModel({.row_ps = 1}), room);
     BlockUse first = used_at(kNow);
     first.pages = 28;

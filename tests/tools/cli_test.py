@@ -13,7 +13,7 @@ import unittest
 import shoal_program
 from shoal_program import GUPPY, run
 
-BENCHES = ["autoscale", "decode", "engine", "experts", "kv", "prefill", "verify", "vision"]
+BENCHES = ["autoscale", "cost", "decode", "engine", "experts", "kv", "prefill", "verify", "vision"]
 COMMANDS = [["serve"], ["node"], ["chat"], ["explain"], ["sim"], ["generate"], ["codec"], ["codec", "render"], ["codec", "tokenize"], ["codec", "decode"],
             ["codec", "parse"], ["tokenize"], ["models"], ["config"], ["bench"], *(["bench", name] for name in BENCHES), ["kv"], ["kv", "stat"], ["kv", "ls"],
             ["kv", "verify"], ["kv", "scrub"], ["kv", "evict"], ["kv", "export"], ["plan"], ["version"]]

@@ -9,7 +9,7 @@ node: "gateway router"
 node: "prefill"
 node: "prefill"
 node: "decode"
-workload { requests: 40 gap_us: 150000 texts: 3 prompt_min: 200 prompt_max: 700 }
+workload { requests: 40 gap_us: 150000 texts: 30 prompt_min: 200 prompt_max: 700 }
 store { }
 fault { kind: POWER_LOSS node: 1 at_ms: 3000 for_ms: 300 }
 )";
