@@ -178,7 +178,7 @@ std::string HttpMetrics::text(std::string_view model) const {
                prompt_tokens);
   page.single("shoal_cached_prompt_tokens_total",
               "counter",
-              "Prompt tokens that were not computed.",
+              "Prompt tokens whose KV came from the store or a tail; windows behind them may run again.",
               cached_tokens);
   page.aliased("shoal_generation_tokens_total",
                "vllm:generation_tokens_total",

@@ -2,8 +2,8 @@
 #include "tools/bench_command_line.h"
 
 #include "actors/policy/autoscale.h"
-#include "actors/policy/verify_plan.h"
 #include "actors/policy/decode_policies.h"
+#include "actors/policy/verify_plan.h"
 #include "actors/policy/vision_balancer.h"
 #include "tools/flag_checks.h"
 #include "tools/policy_rows.h"
@@ -125,7 +125,7 @@ void add_bench_prefill(CLI::App& bench, CommandLine& line) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   prefill->add_option("--utilisation", o.utilisations, "share of the ranks' time")
-      ->check(CLI::Range(0.01, 10.0))
+      ->check(real(0.01, 10.0))
       ->capture_default_str();
   prefill->add_option("--from-hour", o.from_hour, "of the trace")->check(CLI::Range(0, 100000));
   prefill->add_option("--to-hour", o.to_hour, "of the trace; 0: its end")
@@ -240,7 +240,7 @@ void add_bench_verify(CLI::App& bench, CommandLine& line) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   verify->add_option("--spread", o.spread, "ranks have up to such a share more or less of them")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real(0.0, 1.0))
       ->capture_default_str();
   verify->add_option("--grain", o.grain, "steps are padded to a multiple of so many tokens")
       ->check(CLI::IsMember({1, 2, 4, 8, 16, 32, 64}))
@@ -249,7 +249,7 @@ void add_bench_verify(CLI::App& bench, CommandLine& line) {
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   verify->add_option("--head", o.head, "the head says the true logits times this; 1: the truth")
-      ->check(CLI::Range(0.1, 10.0))
+      ->check(real(0.1, 10.0))
       ->capture_default_str();
   verify->add_flag("--calibrate", o.calibrates, "fit temperatures of the head first");
   verify->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
@@ -328,10 +328,10 @@ void add_bench_vision(CLI::App& bench, CommandLine& line) {
       ->add_option(
           "--utilisation", o.utilisations, "of the time that encoders work; scales arrivals")
       ->delimiter(',')
-      ->check(CLI::Range(0.01, 10.0))
+      ->check(real(0.01, 10.0))
       ->capture_default_str();
   vision->add_option("--repeated", o.repeated, "share of images that are one of the last 1,000")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real(0.0, 1.0))
       ->capture_default_str();
   vision->add_option("--cache", o.cache, "embeddings that are kept; 0: encode every image")
       ->check(CLI::Range(0, 1000000000))

@@ -213,9 +213,9 @@ void add_generate_flags(CLI::App& app, GenerateOptions& o) {
       ->check(CLI::Range(1, kMostTokens))
       ->capture_default_str();
   app.add_option("--temperature", o.temperature, "0: greedy")
-      ->check(CLI::Range(0.0, 2.0))
+      ->check(real(0.0, 2.0))
       ->capture_default_str();
-  app.add_option("--top-p", o.top_p)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--top-p", o.top_p)->check(real(0.0, 1.0))->capture_default_str();
   app.add_option("--top-k", o.top_k, "0: off")
       ->check(CLI::Range(0, kMostTokens))
       ->capture_default_str();
@@ -317,7 +317,7 @@ void add_fleet_flags(CLI::App& sim, SimOptions& o, CLI::Option& trace) {
       ->delimiter(',')
       ->needs(fleet);
   sim.add_option("--hours", o.hours, "of arrivals at the fleet; the trace comes again and again")
-      ->check(CLI::Range(0.001, 10000.0))
+      ->check(real(0.001, 10000.0))
       ->needs(fleet)
       ->capture_default_str();
   sim.add_option("--from-hour", o.from_hour, "of the trace, for a fleet")
@@ -353,7 +353,7 @@ void add_sim(CLI::App& app, CommandLine& line) {
       ->needs(trace)
       ->capture_default_str();
   sim->add_option("--rate", o.rate, "arrivals and pauses of the trace are that many times shorter")
-      ->check(CLI::Range(0.01, 1e6))
+      ->check(real(0.01, 1e6))
       ->needs(trace)
       ->capture_default_str();
   sim->add_flag("--kv", o.keeps_kv, "nodes keep KV in a store that they share, in every run");
@@ -405,9 +405,9 @@ void add_evict_flags(CLI::App& app, KvOptions& o) {
   app.add_option("--class", o.ttl, "only of this class")
       ->check(CLI::IsMember({"agent", "chat", "pinned"}));
   app.add_option("--older-than", o.older_than_hours, "only what was last used so many hours ago")
-      ->check(CLI::NonNegativeNumber);
+      ->check(real(0, 1e18));
   app.add_option("--to-bytes", o.to_bytes, "until no more than this is left; 0: all that match")
-      ->check(CLI::NonNegativeNumber)
+      ->check(real(0, 1e18))
       ->capture_default_str();
 }
 

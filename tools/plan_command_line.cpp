@@ -20,12 +20,11 @@ void add_plan(CLI::App& app, CommandLine& line) {
       ->check(tokens);
   plan->add_option("--output-tokens", o.output_tokens, "a day")->check(tokens);
   plan->add_option("--prompt-tokens", o.prompt_tokens, "of a request, mean")->check(tokens);
-  plan->add_option("--hit-share", o.hit_share, "of the input, 0 to 0.999")
-      ->check(CLI::Range(0.0, 0.999));
+  plan->add_option("--hit-share", o.hit_share, "of the input, 0 to 0.999")->check(real(0.0, 0.999));
   plan->add_option("--slo-ttft-ms", o.ttft_ms, "mean time to the first token, at most")
       ->check(CLI::Range(1, 1'000'000'000));
   plan->add_option("--slo-user-rate", o.user_rate, "tokens/s of an answer, at least")
-      ->check(CLI::Range(0.01, 1e6));
+      ->check(real(0.01, 1e6));
   plan->add_flag("--all", o.all, "every layout, not only the best of each stage and reasons");
   CLI::Option* economics =
       plan->add_flag("--economics", o.economics, "size and income of published fleets instead");

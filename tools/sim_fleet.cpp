@@ -152,7 +152,11 @@ Result<void> run(const SimOptions& o) {
   }
   for (const std::string& policy : policies) {
     if (find_prefill_policy(policy) == nullptr) {
-      return fail(Code::kMisconfigured, "--compare: there is no '" + policy + "'");
+      std::string known;
+      for (const PrefillPolicyRow& row : prefill_policies()) {
+        known += " " + std::string(row.name);
+      }
+      return fail(Code::kMisconfigured, "--compare: no '" + policy + "'; there are" + known);
     }
   }
   std::vector<Run> runs;

@@ -165,6 +165,8 @@ class Store(unittest.TestCase):
 
     def test_evict_without_a_condition_is_refused(self):
         self.assertIn("--older-than", self.kv("evict", self.dir, status=2))
+        for nothing in ("nan", "-1", "inf", "soon"):
+            self.assertIn("expected a number", self.kv("evict", self.dir, "--older-than", nothing, status=2))
         self.assertEqual(len(self.listed()), 8)
 
     def test_files_of_a_living_writer_stay(self):

@@ -166,7 +166,7 @@ void Puts::pump() {
     if (!core_.may_write()) {
       refuse_all(core_.refusal().value(), calls);
     } else if (core_.tidying.is_full()) {
-      refuse_all({Code::kNoCapacity, "KV store: it is at its ceiling"}, calls);
+      refuse_all({Code::kNoCapacity, "KV store: it is at its ceiling, with what others wrote there; raise kv.store_bytes, or take blocks out (shoal kv evict)"}, calls);
     }
     while (core_.may_write() && admits_group()) {
       const auto ttl = next_class();
