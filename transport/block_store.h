@@ -33,8 +33,8 @@
 namespace shoal::transport {
 
 struct BlockStoreLimits {
-  // Of all that is on the medium, whoever wrote it: visible blocks are less (row `file`: 70 %), and
-  // of each writer a segment more may be there for a moment.
+  // Of all that is on the medium, whoever wrote it: visible blocks are less (row `file`: 70 %). Of
+  // several processes that share it the largest ceiling holds; file_store.h says how exactly.
   Bytes bytes{std::int64_t{16} << 30};
   std::int64_t blocks = 10'000'000;        // in the index; beyond, the least valuable is forgotten
   Bytes queued{std::int64_t{256} << 20};   // puts that are not durable yet; beyond: kNoCapacity

@@ -380,18 +380,127 @@ TEST_CASE("files stay below the ceiling, and what is used stays") {
   CHECK(loaded(bed, *again, hot) == 160);
 }
 
-TEST_CASE("over the ceiling for good, puts are refused by name") {
+namespace {
+
+// What is put at once, of which nobody waits for anything.
+class Burst {
+ public:
+  Burst(BlockStore& store, std::uint64_t seed, std::uint64_t count) : count_(count) {
+    for (const BlockChain& chain : chains(seed, seed + count, {8, 30'000})) {
+      store.put(chain.records, [this](const std::vector<Result<void>>& results) {
+        ++answered_;
+        refused_ += std::count_if(results.begin(), results.end(), [](const Result<void>& result) {
+          return !result.has_value();
+        });
+      });
+    }
+  }
+
+  bool is_over() const { return answered_ == count_; }
+
+  // Blocks.
+  std::int64_t refused() const { return refused_; }
+
+ private:
+  std::uint64_t count_;
+  std::uint64_t answered_ = 0;
+  std::int64_t refused_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("stores that share a directory keep its ceiling together, however fast they write") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.bytes = Bytes(16 << 20);  // segments of a mebibyte
+  const auto a = bed.open(params);
+  params.writer = IncarnationId{2};
+  const auto b = bed.open(params);
+  bed.pass(1s);
+  const Burst of_a(*a, 0, 70);  // 17 MiB
+  const Burst of_b(*b, 1'000, 70);
+  while (!of_a.is_over() || !of_b.is_over()) {
+    bed.pass(1ms);
+    CHECK(bed.bytes() <= (16 << 20) + 2 * (5 << 20));
+  }
+  CHECK(of_a.refused() + of_b.refused() == 0);
+  bed.pass(2s);
+  CHECK(bed.bytes() <= (16 << 20) + (1 << 20));
+}
+
+TEST_CASE("a store makes room once it sees what another wrote, before it refuses anything") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.bytes = Bytes(16 << 20);
+  const auto store = bed.open(params);
+  const auto other = bed.open(2);
+  put(bed, *store, chains(0, 56, {8, 30'000}));  // 14 MiB
+  bed.pass(2s);
+  put(bed, *other, chains(1'000, 1'040, {8, 30'000}));
+  CHECK(bed.loaded(*store, make_chain(1'039, {8, 30'000})) == 8);
+  CHECK(bed.stored(*store, make_chain(56, {8, 30'000})) == 8);
+}
+
+TEST_CASE("beside others' files over its ceiling a store keeps what is newest, and they theirs") {
   SimBed bed;
   const auto other = bed.open(1);
-  put(bed, *other, chains(0, 20, {8, 30'000}));
+  const auto before = chains(0, 40, {8, 30'000});
+  put(bed, *other, before);
   BlockStoreParams params = bed.params(2);
   params.limits.bytes = Bytes(2 << 20);
   const auto store = bed.open(params);
   bed.pass(2s);
-  const auto results = bed.put(*store, make_chain(99));
-  REQUIRE(!results[0].has_value());
-  CHECK(results[0].error().code == Code::kNoCapacity);
-  CHECK(bed.loaded(*other, make_chain(0, {8, 30'000})) == 8);
+  for (std::uint64_t seed = 1'000; seed < 1'100; ++seed) {
+    const BlockChain newest = make_chain(seed, {2, 30'000});
+    CHECK(bed.stored(*store, newest) == 2);
+    CHECK(bed.loaded(*store, newest) == 2);
+  }
+  bed.pass(2s);
+  CHECK(bed.bytes() <= (40 * 8 * 32'768) + (6 << 20));
+  CHECK(loaded(bed, *other, before) == 320);
+}
+
+TEST_CASE("over the ceiling for good, puts are refused by name") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.bytes = Bytes(8 << 20);
+  const auto store = bed.open(params);
+  bed.verdict = [](transport::DiskCall call) {
+    return call == transport::DiskCall::kRemove
+               ? std::optional(Error{Code::kUnavailable, "nobody may remove"})
+               : std::nullopt;
+  };
+  std::optional<Error> refusal;
+  for (std::uint64_t seed = 0; seed < 100 && !refusal; ++seed) {
+    const auto results = bed.put(*store, make_chain(seed, {8, 30'000}));
+    if (!results[0]) {
+      refusal = results[0].error();
+    }
+  }
+  REQUIRE(refusal.has_value());
+  CHECK(refusal->code == Code::kNoCapacity);
+  CHECK(bed.bytes() <= (8 << 20) + (10 << 20));
+}
+
+TEST_CASE("who may not remove for a while loses no more by that than there is no room for") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.bytes = Bytes(8 << 20);
+  const auto store = bed.open(params);
+  bed.verdict = [](transport::DiskCall call) {
+    return call == transport::DiskCall::kRemove
+               ? std::optional(Error{Code::kUnavailable, "nobody may remove"})
+               : std::nullopt;
+  };
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    static_cast<void>(bed.put(*store, make_chain(seed, {8, 30'000})));
+  }
+  bed.pass(20s);
+  bed.verdict = nullptr;
+  bed.pass(3s);
+  CHECK(bed.bytes() <= 8 << 20);
+  CHECK(bed.bytes() >= (8 << 20) - (4 << 20));
+  put(bed, *store, chains(1'000, 1'010, {8, 30'000}));
 }
 
 TEST_CASE("the number of blocks in the index has a ceiling") {

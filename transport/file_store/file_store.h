@@ -4,6 +4,13 @@
 // Durable: written and fdatasynced, then its index entry, too. Only then it is visible here and
 // acknowledged; others see it within two seconds. A mount that hangs holds the threads of this
 // store (readers + 3), never an operation beyond its deadline; stop() leaves such threads behind.
+//
+// Ceiling: of all files. Of the processes that share a directory each removes segments of its own,
+// and of the dead, as long as the files are over its ceiling; nobody removes what a living one
+// wrote, however small his own ceiling is. So all files stay below the largest ceiling, and at most
+// five segments a writer beyond (1/16 of its ceiling each, 1 to 256 MiB, and the group of up to 16
+// MiB that filled it up). With others' files over its ceiling a process keeps of its own what is
+// newest, a segment a class.
 #pragma once
 
 #include <cstdint>

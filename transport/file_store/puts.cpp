@@ -168,7 +168,7 @@ void Puts::pump() {
     } else if (core_.tidying.is_full()) {
       refuse_all({Code::kNoCapacity, "KV store: it is at its ceiling, with what others wrote there; raise kv.store_bytes, or take blocks out (shoal kv evict)"}, calls);
     }
-    while (core_.may_write() && admits_group()) {
+    while (core_.may_write() && admits_group() && !core_.tidying.must_look()) {
       const auto ttl = next_class();
       if (!ttl) {
         must_flush_ = false;
@@ -178,6 +178,9 @@ void Puts::pump() {
       ++writing_;
       ++coming_.at(index_of(*ttl));
     }
+    if (core_.tidying.must_look() && has_waiting()) {
+      core_.tidying.ask_for_look();
+    }
   }
   make(calls);
   for (const GroupPtr& group : groups) {
@@ -186,6 +189,12 @@ void Puts::pump() {
       core.run(Lane::kWrite, [group](StoreCore& again) { again.puts.write(group); });
     });
   }
+}
+
+bool Puts::has_waiting() const {
+  return std::any_of(queues_.begin(), queues_.end(), [this](const Queue& queue) {
+    return !queue.blocks.empty() || (must_flush_ && queue.has_notes());
+  });
 }
 
 // One at a time, so that what comes meanwhile is made durable together. Full groups need not wait:
@@ -222,7 +231,7 @@ Puts::GroupPtr Puts::gather(TtlClass ttl) {
   std::int64_t bytes = 0;
   while (!queue.blocks.empty()) {
     const auto size = static_cast<std::int64_t>(queue.blocks.front()->record.size());
-    if (bytes > 0 && bytes + size > kGroupBytes) {
+    if (bytes > 0 && bytes + size > std::min(kGroupBytes, core_.full_segment())) {
       break;
     }
     bytes += size;
@@ -232,6 +241,7 @@ Puts::GroupPtr Puts::gather(TtlClass ttl) {
     IndexEntry& entry = group->blocks.back()->entry;
     entry.time = std::max(entry.time, group->blocks.back()->copied_from ? 0 : group->now);
   }
+  core_.tidying.adding(bytes);
   for (const auto& [key, entry] : queue.touches) {
     group->notes.push_back(entry);
   }

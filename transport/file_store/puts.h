@@ -52,6 +52,9 @@ class Puts {
   // On the loop. Notes are written now, also where no record is.
   void flush();
 
+  // On the loop. Writes what waits, as far as it may now.
+  void pump();
+
   std::int64_t queued() const { return queued_; }
 
   void fail_all();
@@ -115,7 +118,7 @@ class Puts {
   };
 
   Result<bool> admit(std::vector<std::byte>& record, std::uint32_t turn, Slot slot);
-  void pump();
+  bool has_waiting() const;
   bool admits_group() const;
   void add(Queue& queue, std::shared_ptr<Block> block);
   std::optional<TtlClass> next_class();

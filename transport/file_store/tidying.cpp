@@ -25,6 +25,11 @@ constexpr std::int64_t kSlowRounds = 10;
 constexpr std::int64_t kCompactPercent = 90;
 // A segment with more alive than this is not worth copying.
 constexpr std::int64_t kCopyPercent = 90;
+// So many together do not write more than there is room for between two looks.
+constexpr std::int64_t kWriters = 16;
+// Of its own a process keeps these whatever others have: the newest of a class, and one that is
+// about to go.
+constexpr std::int64_t kOwnSegments = kTtlClasses + 1;
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;  // a round
 
 std::int64_t bytes_of(const Segment& segment) {
@@ -50,6 +55,7 @@ std::uint32_t Tidying::appended(const SegmentWriter::Appended& group,
                                 const std::vector<IndexEntry>& notes) {
   Catalog& catalog = core_.catalog;
   const std::uint32_t id = catalog.segment(group.segment);
+  newest_.at(static_cast<std::size_t>(group.segment.ttl)) = id;
   for (std::uint32_t i = 0; i < catalog.segments().size(); ++i) {
     if (catalog.at(i).is_own && catalog.at(i).name.ttl == group.segment.ttl) {
       catalog.at(i).is_open = false;
@@ -97,6 +103,7 @@ void Tidying::begin_look() {
     is_asked_ = false;
     ++looks_;
     looked_at_ = core_.scheduler.now();
+    added_ = 0;
     known = this->known();
   }
   core_.run(Lane::kTidy, [known = std::move(known)](StoreCore& core) {
@@ -104,6 +111,10 @@ void Tidying::begin_look() {
       again.tidying.take(known, listing);
     });
   });
+}
+
+bool Tidying::must_look() const {
+  return added_ >= std::max(may_add_, core_.full_segment());
 }
 
 Tidying::Known Tidying::known() const {
@@ -288,6 +299,7 @@ void Tidying::end_look() {
     core_.is_opening = false;
     is_looking_ = false;
     ++looks_over_;
+    may_add_ = -over_ceiling() / kWriters;
     is_round = std::exchange(is_round_due_, false);
     if (is_round) {
       tidy_up();
@@ -297,10 +309,14 @@ void Tidying::end_look() {
     }
   }
   core_.gets.resume();
-  if (!is_round) {
-    return;
-  }
   relieve();
+  core_.puts.pump();
+  if (is_round) {
+    next_round();
+  }
+}
+
+void Tidying::next_round() {
   if (++rounds_ % kSlowRounds == 1) {
     core_.puts.flush();
   }
@@ -404,8 +420,10 @@ void Tidying::remove(std::uint32_t id) {
       if (removed || removed.error().code == Code::kNotFound) {
         again.catalog.set_gone(id);
         again.gets.close(name);
+        again.tidying.stuck_.erase(id);
       } else {
         again.counts.failed += 1;
+        again.tidying.stuck_.insert(id);
       }
       again.tidying.leaving_.erase(id);
     });
@@ -426,11 +444,17 @@ void Tidying::with_entries(std::uint32_t id, std::function<void(StoreCore&, cons
 void Tidying::relieve() {
   const std::lock_guard lock(core_.mutex);
   remove_rescued();
-  while (over_ceiling() > 0) {
+  std::int64_t over = over_ceiling();
+  for (const std::uint32_t id : stuck_) {
+    // Is tried once more, and nothing else goes in its place.
+    over -= leaving_.contains(id) ? bytes_of(core_.catalog.at(id)) : 0;
+  }
+  while (over > 0) {
     const auto id = least_alive(100, false);
     if (!id) {
       return;
     }
+    over -= bytes_of(core_.catalog.at(*id));
     core_.counts.evicted += core_.catalog.at(*id).blocks;
     begin_removing(*id);
   }
@@ -439,13 +463,27 @@ void Tidying::relieve() {
 std::int64_t Tidying::over_ceiling() const {
   std::int64_t over = core_.catalog.medium().value - core_.params.limits.bytes.value;
   for (const auto& [id, leaving] : leaving_) {
-    over -= bytes_of(core_.catalog.at(id));
+    over -= will_go(id) ? bytes_of(core_.catalog.at(id)) : 0;
   }
   return over;
 }
 
+bool Tidying::will_go(std::uint32_t id) const {
+  return leaving_.contains(id) && !stuck_.contains(id);
+}
+
+std::int64_t Tidying::own_bytes() const {
+  std::int64_t sum = 0;
+  for (std::uint32_t id = 0; id < core_.catalog.segments().size(); ++id) {
+    const Segment& segment = core_.catalog.at(id);
+    sum += segment.is_own && !will_go(id) ? bytes_of(segment) : 0;
+  }
+  return sum;
+}
+
 bool Tidying::is_full() const {
-  return over_ceiling() > core_.full_segment();
+  const std::int64_t segment = core_.full_segment() + std::min(kGroupBytes, core_.full_segment());
+  return over_ceiling() > segment && own_bytes() > kOwnSegments * segment;
 }
 
 // A dead writer's by one of the living alone: two would copy everything twice.
@@ -456,11 +494,13 @@ bool Tidying::may_copy(std::uint32_t id) const {
 }
 
 // Among those that may be removed: the one whose visible part is smallest, and at most `percent`.
+// What this process wrote last stays, or others' files over its ceiling would leave it none.
 std::optional<std::uint32_t> Tidying::least_alive(std::int64_t percent, bool to_copy) const {
   std::optional<std::uint32_t> least;
   std::int64_t least_alive = percent;
   for (std::uint32_t id = 0; id < core_.catalog.segments().size(); ++id) {
-    if (!may_remove(id) || (to_copy && !may_copy(id))) {
+    const auto ttl = static_cast<std::size_t>(core_.catalog.at(id).name.ttl);
+    if (!may_remove(id) || newest_.at(ttl) == id || (to_copy && !may_copy(id))) {
       continue;
     }
     const Segment& segment = core_.catalog.at(id);

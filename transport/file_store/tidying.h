@@ -8,6 +8,7 @@
 // same round.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -51,11 +52,21 @@ class Tidying {
   std::uint32_t appended(const SegmentWriter::Appended& group,
                          const std::vector<IndexEntry>& notes);
 
-  // On the loop, after a group. Removes whole segments while the files are over the ceiling.
+  // On the loop, after a group and a look. Removes whole segments while the files are over the
+  // ceiling.
   void relieve();
 
+  // The mutex is held. So much is about to be written.
+  void adding(std::int64_t bytes) { added_ += bytes; }
+
+  // The mutex is held. As much was added since the last look as may be: nothing more before the
+  // next. A share of the room that was left, or a segment: so writers together fill a directory up,
+  // and not far beyond.
+  bool must_look() const;
+
   // The mutex is held. The files are over the ceiling by more than a segment, without those that
-  // are being removed: all is others', or the file system does not remove.
+  // are being removed, and more than a few segments of them are this process's: the file system
+  // does not remove. What is others' hinders nobody to keep what is newest of his own.
   bool is_full() const;
 
   // The mutex is held. A record that was to be copied is, or will not be.
@@ -102,12 +113,15 @@ class Tidying {
   void read(const Grown& grown);
   void take(const Grown& grown, const Result<SegmentNews>& news);
   void end_look();
+  void next_round();
   void tidy_up();
   void keep_ceilings();
 
   bool may_remove(std::uint32_t id) const;
   bool has_notes(std::uint32_t id) const;
   std::int64_t over_ceiling() const;
+  std::int64_t own_bytes() const;
+  bool will_go(std::uint32_t id) const;
   void remove_empty();
   void remove_rescued();
   void begin_removing(std::uint32_t id);
@@ -130,7 +144,9 @@ class Tidying {
   StoreCore& core_;
   std::int64_t rounds_ = 0;
   bool is_round_due_ = false;
-  bool is_asked_ = false;  // for a look after the one that is under way
+  bool is_asked_ = false;     // for a look after the one that is under way
+  std::int64_t added_ = 0;    // bytes, since the last look began
+  std::int64_t may_add_ = 0;  // more than a segment, until the next
   bool is_looking_ = false;
   std::uint64_t looks_ = 0;
   std::uint64_t looks_over_ = 0;
@@ -138,7 +154,9 @@ class Tidying {
   std::int64_t reading_ = 0;  // segments that are being read for this look
   std::optional<Instant> announced_;
   std::set<IncarnationId> alive_;
+  std::array<std::optional<std::uint32_t>, kTtlClasses> newest_;  // of this process
   std::map<std::uint32_t, Leaving> leaving_;
+  std::set<std::uint32_t> stuck_;  // segments that the file system did not remove the last time
   std::optional<std::uint32_t> copied_;  // the segment that blocks are copied out of
   Entries to_copy_;                      // last first
   std::int64_t copying_ = 0;             // records
