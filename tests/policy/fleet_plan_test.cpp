@@ -14,7 +14,7 @@ using shoal::testing::rack_gpu;
 
 namespace {
 
-const PlanStage& stage_of(const std::vector<PlanStage>& stages, int ep, int dp) {
+PlanStage stage_of(const std::vector<PlanStage>& stages, int ep, int dp) {
   for (const PlanStage& stage : stages) {
     if (stage.layout.ep == ep && stage.layout.dp == dp) {
       return stage;
@@ -102,7 +102,7 @@ TEST_CASE("answers are as fast as promised, and one more stream would break that
 
 TEST_CASE("weights that do not fit are refused with what they need") {
   const FleetPlan big = big_plan();
-  const PlanStage& alone = stage_of(big.prefill, 1, 1);
+  const PlanStage alone = stage_of(big.prefill, 1, 1);
   CHECK(alone.verdict == PlanVerdict::kWeights);
   CHECK(alone.needed > 289e9);
   CHECK(alone.available == doctest::Approx(0.9 * 192e9));
@@ -118,7 +118,7 @@ TEST_CASE("a promise that no step keeps is refused with the rate of an answer al
   const FleetPlan plan = big_plan(slo);
   CHECK_FALSE(plan.best_decode.has_value());
   CHECK(plan.gpus == 0);
-  const PlanStage& stage = stage_of(plan.decode, 64, 64);
+  const PlanStage stage = stage_of(plan.decode, 64, 64);
   CHECK(stage.verdict == PlanVerdict::kUserRate);
   CHECK(stage.available > 200);
   CHECK(stage.available < 1'000);
@@ -127,7 +127,7 @@ TEST_CASE("a promise that no step keeps is refused with the rate of an answer al
 TEST_CASE("a first token that no chunk brings in time is refused with the earliest") {
   PlanSlo slo = published_slo();
   slo.first_token = std::chrono::milliseconds(1);
-  const PlanStage& stage = stage_of(big_plan(slo).prefill, 8, 8);
+  const PlanStage stage = stage_of(big_plan(slo).prefill, 8, 8);
   CHECK(stage.verdict == PlanVerdict::kFirstToken);
   CHECK(stage.needed > stage.available);
 }
@@ -136,7 +136,7 @@ TEST_CASE("shorter promises to first tokens take shorter chunks") {
   PlanSlo slo = published_slo();
   const double chunk = stage_of(big_plan(slo).prefill, 8, 8).rows;
   slo.first_token = std::chrono::milliseconds(900);
-  const PlanStage& sooner = stage_of(big_plan(slo).prefill, 8, 8);
+  const PlanStage sooner = stage_of(big_plan(slo).prefill, 8, 8);
   REQUIRE(sooner.gpus > 0);
   CHECK(sooner.rows <= chunk);
   CHECK(sooner.first_token <= slo.first_token);

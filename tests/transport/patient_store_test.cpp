@@ -4,6 +4,7 @@
 #include <atomic>
 #include <doctest/doctest.h>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "tests/kernels/temp_directory.h"
@@ -116,21 +117,27 @@ TEST_CASE("a directory that was removed under its store is made again, and count
 }
 
 TEST_CASE("a store that is away stops at once, also while it is being opened") {
-  Gate gate;
-  std::atomic<int> tries = 0;
+  // The try that hangs outlives the store.
+  struct Hang {
+    Gate gate;
+    std::atomic<int> tries = 0;
+  };
+
+  const auto hang = std::make_shared<Hang>();
   transport::PatientParams patient;
   patient.first_pause = 1ms;
-  patient.open = [&]() -> Opened {
-    if (++tries > 1) {
-      gate.pass();
+  patient.open = [hang]() -> Opened {
+    if (++hang->tries > 1) {
+      hang->gate.pass();
     }
     return fail(Code::kUnavailable, "it hangs");
   };
   auto store = transport::open_patient_store(patient);
   REQUIRE(store.has_value());
-  REQUIRE(comes_true([&] { return tries == 2; }));
+  REQUIRE(comes_true([&] { return hang->tries == 2; }));
   const Instant before = clock_now();
   (*store)->stop();
   CHECK(clock_now() - before < kPatience / 2);
   CHECK(put(**store, make_chain(1)).at(0).error().message.find("stopped") != std::string::npos);
+  hang->gate.open();
 }
