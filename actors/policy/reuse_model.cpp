@@ -44,7 +44,13 @@ constexpr WallMillis begin_of(int age) {
     return 0;
   }
   const WallMillis octave = kSecond << ((age - 1) / 2);
-  return age % 2 == 1 ? octave : octave * 1'414'214 / 1'000'000;
+  if (age % 2 == 1) {
+    return octave;
+  }
+  // Times the square root of two; the last octaves times a million would not fit.
+  constexpr WallMillis kMillion = 1'000'000;
+  constexpr WallMillis kRoot = 1'414'214;
+  return octave / kMillion * kRoot + octave % kMillion * kRoot / kMillion;
 }
 
 double width_of(int age) {
