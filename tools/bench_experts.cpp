@@ -1,12 +1,12 @@
 // shoal bench experts: how evenly the ranks of a group are loaded, by each way to place experts
 // and to split their tokens over replicas, and what the placements cost in moves.
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/sim/fleet/expert_replay.h"
+#include "tools/chosen_rows.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
 #include "tools/process_ports.h"
@@ -39,35 +39,10 @@ struct Rows {
   std::vector<const ExpertSplitRow*> splits;
 };
 
-// Those of `names`, or all.
-template <class Row>
-Result<std::vector<const Row*>> chosen(std::span<const Row> rows,
-                                       const std::vector<std::string>& names,
-                                       const char* flag) {
-  std::vector<const Row*> found;
-  std::string known;
-  for (const Row& row : rows) {
-    known += " " + std::string(row.name);
-    if (names.empty()) {
-      found.push_back(&row);
-    }
-  }
-  for (const std::string& name : names) {
-    const auto row =
-        std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
-    if (row == rows.end()) {
-      return fail(Code::kMisconfigured,
-                  std::string(flag) + ": no '" + name + "'; there are" + known);
-    }
-    found.push_back(&*row);
-  }
-  return found;
-}
-
 Result<Rows> rows_of(const BenchExpertsOptions& o) {
   Rows rows;
-  TRY(rows.planners, chosen(expert_planners(), o.policies, "--policies"));
-  TRY(rows.splits, chosen(expert_splits(), o.splits, "--splits"));
+  TRY(rows.planners, chosen_rows(expert_planners(), o.policies, "--policies"));
+  TRY(rows.splits, chosen_rows(expert_splits(), o.splits, "--splits"));
   return rows;
 }
 

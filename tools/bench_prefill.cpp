@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/sim/fleet/prefill_replay.h"
+#include "tools/chosen_rows.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
 #include "tools/progress_bar.h"
@@ -105,28 +106,8 @@ double placement_ns(const PrefillPolicyRow& row, int instances) {
   return rounds.quantile(0.5);
 }
 
-Result<std::vector<const PrefillPolicyRow*>> rows_of(const std::vector<std::string>& names) {
-  std::vector<const PrefillPolicyRow*> rows;
-  for (const PrefillPolicyRow& row : prefill_policies()) {
-    if (names.empty()) {
-      rows.push_back(&row);
-    }
-  }
-  for (const std::string& name : names) {
-    rows.push_back(find_prefill_policy(name));
-    if (rows.back() == nullptr) {
-      std::string known;
-      for (const PrefillPolicyRow& row : prefill_policies()) {
-        known += " " + std::string(row.name);
-      }
-      return fail(Code::kMisconfigured, "--policies: no '" + name + "'; there are" + known);
-    }
-  }
-  return rows;
-}
-
 Result<void> bench_costs(const BenchPrefillOptions& o) {
-  TRY(const auto rows, rows_of(o.policies));
+  TRY(const auto rows, chosen_rows(prefill_policies(), o.policies, "--policies"));
   FigureTable table("prefill-cost", {"policy"}, {"instances", "placement_ns"});
   for (const PrefillPolicyRow* row : rows) {
     for (const int instances : o.instances) {
@@ -140,7 +121,7 @@ Result<void> bench_costs(const BenchPrefillOptions& o) {
 }
 
 Result<void> bench(const BenchPrefillOptions& o) {
-  TRY(const auto rows, rows_of(o.policies));
+  TRY(const auto rows, chosen_rows(prefill_policies(), o.policies, "--policies"));
   FigureTable table(
       "prefill",
       {"trace", "instances", "utilisation", "policy"},

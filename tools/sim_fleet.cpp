@@ -8,6 +8,7 @@
 
 #include "actors/policy/prefill_policies.h"
 #include "tests/sim/fleet/fleet.h"
+#include "tools/chosen_rows.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
 #include "tools/progress_bar.h"
@@ -150,15 +151,7 @@ Result<void> run(const SimOptions& o) {
   if (policies.empty()) {
     policies.push_back(options.prefill().policy());
   }
-  for (const std::string& policy : policies) {
-    if (find_prefill_policy(policy) == nullptr) {
-      std::string known;
-      for (const PrefillPolicyRow& row : prefill_policies()) {
-        known += " " + std::string(row.name);
-      }
-      return fail(Code::kMisconfigured, "--compare: no '" + policy + "'; there are" + known);
-    }
-  }
+  TRY_VOID(chosen_rows(prefill_policies(), policies, "--compare"));
   std::vector<Run> runs;
   for (const std::string& policy : policies) {
     options.mutable_prefill()->set_policy(policy);

@@ -9,56 +9,12 @@
 #include <numeric>
 
 #include "actors/policy/draw.h"
+#include "tests/policy/drafted_requests.h"
 
 using namespace shoal;
+using namespace shoal::testing;
 
 namespace {
-
-using Requests = std::vector<DraftedRequest>;
-
-DraftedRequest request(float confidence, Nanos slack = Nanos{0}) {
-  DraftedRequest r{.slack = slack};
-  r.confidence.fill(confidence);
-  return r;
-}
-
-DraftHistogram histogram(const Requests& requests) {
-  DraftHistogram h;
-  for (const DraftedRequest& r : requests) {
-    h.add(r);
-  }
-  return h;
-}
-
-Requests drawn(int count, Draw& random) {
-  Requests requests;
-  for (int i = 0; i < count; ++i) {
-    DraftedRequest r{.drafts = static_cast<int>(random.below(kMostDrafts + 1))};
-    for (float& confidence : r.confidence) {
-      confidence = static_cast<float>(random.unit());
-    }
-    requests.push_back(r);
-  }
-  return requests;
-}
-
-// `fixed` and `token` ns.
-VerifyCosts costs(std::int64_t fixed, std::int64_t token, std::int64_t grain = 1) {
-  std::vector<Nanos> times;
-  for (std::int64_t tokens = 0; tokens <= 4'096; tokens += grain) {
-    times.emplace_back(tokens * token);
-  }
-  return {.fixed = Nanos{fixed}, .rank = StepTable(grain, times), .group = StepTable(1, {})};
-}
-
-std::vector<std::uint8_t> lengths(const VerifyPlanner& planner,
-                                  const VerifyPlan& plan,
-                                  const Requests& requests,
-                                  std::size_t rank = 0) {
-  std::vector<std::uint8_t> result(requests.size());
-  planner.fill(plan, rank, requests, result);
-  return result;
-}
 
 std::int64_t sum(const std::vector<std::uint8_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
