@@ -18,6 +18,8 @@
 #include "actors/log.h"
 #include "actors/metrics.h"
 #include "actors/policy/cost_model.h"
+#include "actors/policy/decode_moves.h"
+#include "actors/policy/decode_policies.h"
 #include "actors/policy/health.h"
 #include "actors/policy/kv_quota.h"
 #include "actors/policy/prefill_policies.h"
@@ -44,6 +46,9 @@ struct NodeOptions {
   std::int64_t prefill_group_queue = 0;
   std::int64_t kv_blocks = 0;  // of one device
   std::int64_t decode_batch = 0;
+  const DecodeRow* decode_policy = &decode_policies().front();
+  DecodeMoveCost decode_move{};
+  Nanos decode_move_pause{0};  // between two moves
   std::size_t decode_queue = 0;
   Position context = 0;     // prompt plus answer
   std::size_t ceiling = 0;  // open answers

@@ -1,10 +1,11 @@
 // Places the handed-over sequences of one router on decode ranks, in order of arrival, as long as a
-// batch has room and memory.
+// batch has room and memory, and moves running ones where that pays.
 #include "actors/decode_balancer.h"
 
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,9 +13,16 @@
 
 #include "actors/policy/avoidance.h"
 #include "actors/policy/decode_balancer.h"
+#include "actors/policy/decode_moves.h"
+#include "actors/policy/decode_policies.h"
 
 namespace shoal {
 namespace {
+
+// A rank that does not answer a request to move an answer by then keeps it.
+constexpr Nanos kMoveAwaited = std::chrono::seconds(10);
+// How fast the mean of steps that answers take follows: one part in so many.
+constexpr std::int64_t kMeanWeight = 16;
 
 struct DecodeBalancer {
   static inline const char* name = "decode_balancer";
@@ -28,20 +36,35 @@ struct DecodeBalancer {
     Instant avoided_until = Instant::min();
   };
 
-  struct Placed {
-    SiteRef site;
-    std::uint32_t rank = 0;
-    Handover handover;  // without its KV: a lease must end with the sequence
-  };
-
   // A rank of the whole cluster, in the order the policy sees it.
   struct Place {
     NodeId node;
     std::uint32_t rank = 0;
+
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
+  // Where an answer was asked to go: its place is kept there.
+  struct Move {
+    SiteRef site;
+    std::uint32_t rank = 0;
+    Instant asked{};
+  };
+
+  struct Placed {
+    SiteRef site;
+    std::uint32_t rank = 0;
+    Handover handover;        // without its KV: a lease must end with the sequence
+    std::uint64_t steps = 0;  // its node's, when it was sent
+    Instant since{};
+    std::optional<Move> move{};
   };
 
   PartSeat seat;
   std::optional<CostModel> cost;
+  std::unique_ptr<DecodePolicy> policy;
+  std::int64_t mean_steps = 0;  // of answers that left, times kMeanWeight
+  Instant next_move{};
   std::deque<Handover> queue;
   std::vector<Site> sites;  // by NodeId
   // A part is wired after those that follow it, so this node's group may report before that.
@@ -53,21 +76,37 @@ struct DecodeBalancer {
   void release(const ReleaseAttempt& message);
   void left(const DecodeLeft& message);
   void refused(const DecodeRefused& message);
+  void kept(const DecodeKept& message);
   void report(const DecodeLoad& message);
   void rewire(const Rewire& message);
 
   void dispatch();
+  static std::size_t index_of(const std::vector<Place>& places, const Place& place);
+  std::int64_t grown(const Placed& entry) const;
   std::vector<DecodeRank> ranks(std::vector<Place>& places) const;
+  void count_placed(const std::vector<std::size_t>& first, std::vector<DecodeRank>& ranks) const;
+  void count_on_the_way(const std::vector<std::size_t>& first,
+                        std::vector<DecodeRank>& ranks) const;
   void refuse_too_large(const Handover& waiting) const;
-  void send(Handover handover, const Place& place, const DecodeChoice& choice);
+  void send(Handover handover, const Place& place, Nanos step);
+
+  bool go_on(const Handover& handover);
+  void forget_moves();
+  void move_one();
+  void ask(const AttemptKey& key, const Place& to, const DecodeMove& move);
 };
 
 void DecodeBalancer::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
   cost.emplace(seat.node->options.decode_cost);
+  policy = seat.node->options.decode_policy->make(*cost, part);
 }
 
+// One that moves is not refused for a full queue: it was let in before.
 void DecodeBalancer::place(const PlaceDecode& message) {
+  if (go_on(message.handover)) {
+    return;
+  }
   if (queue.size() >= seat.node->options.decode_queue) {
     notify(seat.wiring->here().router,
            AttemptRefused{message.handover.key(),
@@ -105,9 +144,21 @@ void DecodeBalancer::release(const ReleaseAttempt& message) {
 
 void DecodeBalancer::left(const DecodeLeft& message) {
   for (const AttemptKey& key : message.keys) {
-    placed.erase(key);
+    if (const auto entry = placed.find(key); entry != placed.end()) {
+      const std::int64_t steps = grown(entry->second);
+      mean_steps =
+          mean_steps == 0 ? steps * kMeanWeight : mean_steps + steps - mean_steps / kMeanWeight;
+      placed.erase(entry);
+    }
   }
   dispatch();
+}
+
+void DecodeBalancer::kept(const DecodeKept& message) {
+  const auto entry = placed.find(message.key);
+  if (entry != placed.end() && entry->second.site.node == message.node) {
+    entry->second.move.reset();
+  }
 }
 
 // The memory that the report promised went to somebody else: first in the queue again.
@@ -138,11 +189,13 @@ void DecodeBalancer::report(const DecodeLoad& message) {
   site.load = message;
   if (message.cost.steps > 0) {
     cost.emplace(message.cost.coefficients);
+    policy->learn(*cost);
   }
   while (site.on_the_way.size() > site.sent - message.received) {
     site.on_the_way.pop_front();
   }
   dispatch();
+  move_one();
 }
 
 void DecodeBalancer::rewire(const Rewire& message) {
@@ -154,6 +207,7 @@ void DecodeBalancer::rewire(const Rewire& message) {
     }
   }
   std::erase_if(placed, [this](const auto& entry) { return seat.wiring->lost(entry.second.site); });
+  forget_moves();
   if (const auto load = std::exchange(early, std::nullopt)) {
     report(*load);
   }
@@ -178,13 +232,41 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
       places.push_back({NodeId{n}, r});
     }
   }
-  for (const auto& [key, place] : placed) {
-    const std::size_t index = first[place.site.node.value] + place.rank;
+  count_placed(first, ranks);
+  count_on_the_way(first, ranks);
+  return ranks;
+}
+
+// Until it has reported: nowhere.
+std::size_t DecodeBalancer::index_of(const std::vector<Place>& places, const Place& place) {
+  return static_cast<std::size_t>(std::find(places.begin(), places.end(), place) - places.begin());
+}
+
+// Tokens that an answer got since it was placed: one a step.
+std::int64_t DecodeBalancer::grown(const Placed& entry) const {
+  const std::uint64_t now = sites[entry.site.node.value].load.steps;
+  return static_cast<std::int64_t>(now - std::min(now, entry.steps));
+}
+
+// An answer that moves counts where it goes.
+void DecodeBalancer::count_placed(const std::vector<std::size_t>& first,
+                                  std::vector<DecodeRank>& ranks) const {
+  for (const auto& [key, entry] : placed) {
+    const NodeId node = entry.move ? entry.move->site.node : entry.site.node;
+    const std::size_t index = first[node.value] + (entry.move ? entry.move->rank : entry.rank);
     if (index < ranks.size()) {
       ++ranks[index].live;
-      ranks[index].kv_tokens += place.handover.position;
+      ranks[index].kv_tokens += entry.handover.position + grown(entry);
+      if (entry.move) {
+        ranks[index].room.blocks -= entry.handover.placement->blocks;
+        --ranks[index].room.sequences;
+      }
     }
   }
+}
+
+void DecodeBalancer::count_on_the_way(const std::vector<std::size_t>& first,
+                                      std::vector<DecodeRank>& ranks) const {
   for (std::size_t n = 0; n < sites.size(); ++n) {
     for (const AttemptKey& key : sites[n].on_the_way) {
       const auto place = placed.find(key);
@@ -197,7 +279,6 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
       }
     }
   }
-  return ranks;
 }
 
 void DecodeBalancer::dispatch() {
@@ -212,25 +293,20 @@ void DecodeBalancer::dispatch() {
     if (next.kv) {
       // It stays where it is, and the worst case that was reserved before prefill moves along.
       need.blocks = 0;
-      need.device = static_cast<std::uint32_t>(places.size());  // until it has reported: nowhere
-      for (std::uint32_t i = 0; i < places.size(); ++i) {
-        if (places[i].node == next.node && places[i].rank == next.rank) {
-          need.device = i;
-        }
-      }
+      need.device = static_cast<std::uint32_t>(index_of(places, {next.node, next.rank}));
     }
     if (fits_nowhere(now, need)) {
       refuse_too_large(next);
       queue.pop_front();
       continue;
     }
-    const auto choice = pick_decode_rank(now, need, *cost, seat.node->options.decode_batch);
-    if (!choice) {
+    const DecodePlacement placement = policy->place(now, need, seat.node->options.decode_batch);
+    if (!placement.choice) {
       break;
     }
     Handover handover = std::move(queue.front());
     queue.pop_front();
-    send(std::move(handover), places[choice->rank], *choice);
+    send(std::move(handover), places[placement.choice->rank], placement.choice->step);
   }
   seat.node->metrics.decode_queued = static_cast<std::int64_t>(queue.size());
   seat.node->metrics.decode_live = static_cast<std::int64_t>(placed.size());
@@ -246,23 +322,102 @@ void DecodeBalancer::refuse_too_large(const Handover& waiting) const {
                         {}});
 }
 
-void DecodeBalancer::send(Handover handover, const Place& place, const DecodeChoice& choice) {
+void DecodeBalancer::send(Handover handover, const Place& place, Nanos step) {
   const AttemptKey key = handover.key();
   const SiteRef site = seat.wiring->site(place.node);
   Placed& entry = placed[key];
-  entry = {site, place.rank, handover};
+  entry = {.site = site,
+           .rank = place.rank,
+           .handover = handover,
+           .steps = sites[place.node.value].load.steps,
+           .since = seat.node->now()};
   entry.handover.kv = nullptr;
   sites[place.node.value].on_the_way.push_back(key);
   ++sites[place.node.value].sent;
   ++seat.progress;
-  seat.node->log.event(LogLevel::kDebug,
-                       "decode.placed",
-                       {{"request", key.request},
-                        {"node", place.node},
-                        {"rank", place.rank},
-                        {"step_ns", choice.step}});
+  seat.node->log.event(
+      LogLevel::kDebug,
+      "decode.placed",
+      {{"request", key.request}, {"node", place.node}, {"rank", place.rank}, {"step_ns", step}});
   notify(seat.wiring->here().router, DecodePlaced{key, site});
   notify(seat.wiring->at(place.node).decode_group, JoinDecode{std::move(handover), place.rank, {}});
+}
+
+// False: it is not one that was asked to move.
+bool DecodeBalancer::go_on(const Handover& handover) {
+  const auto entry = placed.find(handover.key());
+  if (entry == placed.end()) {
+    return false;
+  }
+  const std::optional<Move> move = entry->second.move;
+  placed.erase(entry);
+  std::vector<Place> places;
+  const std::vector<DecodeRank> now = ranks(places);
+  const std::size_t to = move && !seat.wiring->lost(move->site)
+                             ? index_of(places, {move->site.node, move->rank})
+                             : places.size();
+  if (to < places.size()) {
+    const DecodeNeed need{
+        .device = {}, .blocks = handover.placement->blocks, .tokens = handover.position};
+    send(handover, places[to], step_with(now[to], need, *cost));
+  } else {
+    queue.push_front(handover);
+    dispatch();
+  }
+  return true;
+}
+
+void DecodeBalancer::forget_moves() {
+  const Instant now = seat.node->now();
+  for (auto& [key, entry] : placed) {
+    if (entry.move &&
+        (seat.wiring->lost(entry.move->site) || now >= entry.move->asked + kMoveAwaited)) {
+      entry.move.reset();
+    }
+  }
+}
+
+// Nobody waits for a place, so balance is all that is left to gain.
+void DecodeBalancer::move_one() {
+  const Instant now = seat.node->now();
+  if (!seat.node->options.decode_policy->moves || !queue.empty() || now < next_move) {
+    return;
+  }
+  next_move = now + seat.node->options.decode_move_pause;
+  forget_moves();
+  std::vector<Place> places;
+  const std::vector<DecodeRank> state = ranks(places);
+  std::vector<DecodeAnswer> answers;
+  std::vector<AttemptKey> keys;
+  for (const auto& [key, entry] : placed) {
+    if (!entry.move && now >= entry.since + seat.node->options.decode_move_pause) {
+      keys.push_back(key);
+      answers.push_back({.rank = index_of(places, {entry.site.node, entry.rank}),
+                         .tokens = entry.handover.position + grown(entry),
+                         .steps = mean_steps / kMeanWeight,
+                         .blocks = entry.handover.placement->blocks});
+    }
+  }
+  const auto move = pick_move(
+      state, answers, *cost, seat.node->options.decode_batch, seat.node->options.decode_move);
+  if (move) {
+    ask(keys[move->answer], places[move->to], *move);
+  }
+}
+
+void DecodeBalancer::ask(const AttemptKey& key, const Place& to, const DecodeMove& move) {
+  Placed& entry = placed.at(key);
+  entry.move = Move{seat.wiring->site(to.node), to.rank, seat.node->now()};
+  ++seat.progress;
+  seat.node->log.event(LogLevel::kDebug,
+                       "decode.moving",
+                       {{"request", key.request},
+                        {"from", entry.site.node},
+                        {"node", to.node},
+                        {"gain_ns", move.gain},
+                        {"cost_ns", move.cost}});
+  notify(seat.wiring->here().router, DecodeMoving{key, to.node, move.gain, move.cost});
+  notify(seat.wiring->at(entry.site.node).decode_group, MoveDecode{key});
 }
 
 DecodeBalancerActor::behavior_type decode_balancer(
@@ -277,6 +432,7 @@ DecodeBalancerActor::behavior_type decode_balancer(
       [self](const ReleaseAttempt& m) { self->state.release(m); },
       [self](const DecodeLeft& m) { self->state.left(m); },
       [self](const DecodeRefused& m) { self->state.refused(m); },
+      [self](const DecodeKept& m) { self->state.kept(m); },
       [self](const DecodeLoad& m) { self->state.report(m); },
   };
 }

@@ -13,6 +13,9 @@
 namespace shoal {
 namespace {
 
+// How old a report may be, in steps.
+constexpr std::uint64_t kStepsTold = 64;
+
 struct DecodeGroup {
   static inline const char* name = "decode_group";
 
@@ -27,6 +30,8 @@ struct DecodeGroup {
     std::uint32_t rank = 0;
     Position tokens = 0;  // at the hand-over
     bool ready = false;   // its KV is on the rank
+    bool leaves = false;  // asked to yield: it runs no more
+    StepId joined;        // the last step without it
   };
 
   PartSeat seat;
@@ -35,6 +40,7 @@ struct DecodeGroup {
   std::map<AttemptKey, Held> held;
   std::vector<std::uint64_t> received;  // hand-overs, by router's NodeId
   KvRoom told;                          // free memory in the last report
+  StepId told_step;                     // likewise
   StepId step;
   Instant step_started{};
   std::optional<CostFit> fit;
@@ -45,6 +51,9 @@ struct DecodeGroup {
   void tick();
   void join(JoinDecode& message);
   void release(const ReleaseAttempt& message);
+  void move(const MoveDecode& message);
+  void yielded(const DecodeYielded& message);
+  void release_handover(const ReleaseHandover& message);
   void ready(const DecodeReady& message);
   void step_done(const DecodeStepDone& message);
   void lose(std::uint32_t rank);
@@ -106,10 +115,11 @@ void DecodeGroup::rewire(const Rewire& message) {
   report();
 }
 
-// Memory comes back when a step lets go of it, which no message says.
+// Memory comes back when a step lets go of it, which no message says. Answers grow with steps.
 void DecodeGroup::tick() {
   const KvRoom now = room();
-  if (now.blocks > told.blocks || now.sequences > told.sequences) {
+  if (now.blocks > told.blocks || now.sequences > told.sequences ||
+      step.value >= told_step.value + kStepsTold) {
     report();
   }
 }
@@ -132,7 +142,10 @@ void DecodeGroup::join(JoinDecode& message) {
     report();
     return;
   }
-  held[key] = {message.handover.placement, message.rank, message.handover.position, false};
+  held[key] = {.placement = message.handover.placement,
+               .rank = message.rank,
+               .tokens = message.handover.position,
+               .joined = step};
   message.epoch = rank.epoch;
   notify(rank.worker, std::move(message));
   report();
@@ -149,16 +162,49 @@ void DecodeGroup::ready(const DecodeReady& message) {
   if (work != held.end() && work->second.rank == message.rank &&
       ranks.at(message.rank).epoch == message.epoch) {
     work->second.ready = true;
+    work->second.leaves = false;
     run_step();
   }
 }
 
+// One that it does not have may be on offer by any of its workers.
 void DecodeGroup::release(const ReleaseAttempt& message) {
   const auto work = held.find(message.key);
   if (work != held.end()) {
     notify(ranks[work->second.rank].worker, message);
     held.erase(work);
     report();
+    return;
+  }
+  for (const Rank& rank : ranks) {
+    notify(rank.worker, message);
+  }
+}
+
+void DecodeGroup::move(const MoveDecode& message) {
+  const auto work = held.find(message.key);
+  if (work == held.end()) {
+    return;  // over: its balancer hears of that
+  }
+  if (!work->second.ready) {
+    notify(balancer_of(*work->second.placement), DecodeKept{message.key, seat.wiring->self});
+  } else if (!work->second.leaves) {
+    work->second.leaves = true;
+    notify(ranks[work->second.rank].worker, message);
+  }
+}
+
+// No place is free for others by that: its balancer knows where it goes.
+void DecodeGroup::yielded(const DecodeYielded& message) {
+  if (held.erase(message.handover.key()) > 0) {
+    ++seat.progress;
+    report();
+  }
+}
+
+void DecodeGroup::release_handover(const ReleaseHandover& message) {
+  if (message.rank < ranks.size()) {
+    notify(ranks[message.rank].worker, message);
   }
 }
 
@@ -172,7 +218,7 @@ void DecodeGroup::run_step() {
   }
   std::vector<std::vector<AttemptKey>> rows(ranks.size());
   for (const auto& [key, work] : held) {
-    if (work.ready) {
+    if (work.ready && !work.leaves) {
       rows[work.rank].push_back(key);
     }
   }
@@ -267,12 +313,16 @@ KvRoom DecodeGroup::room() const {
 
 void DecodeGroup::report() {
   told = room();
+  told_step = step;
   for (std::uint32_t n = 0; n < received.size(); ++n) {
     if (!seat.wiring->nodes[n].decode_balancer) {
       continue;
     }
-    DecodeLoad load{
-        seat.wiring->self, std::vector<DecodeRankLoad>(ranks.size()), received[n], fit->report()};
+    DecodeLoad load{seat.wiring->self,
+                    std::vector<DecodeRankLoad>(ranks.size()),
+                    received[n],
+                    fit->report(),
+                    step.value};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
       load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};
@@ -281,7 +331,8 @@ void DecodeGroup::report() {
     for (const auto& [key, work] : held) {
       if (work.placement->router != NodeId{n}) {
         ++load.ranks[work.rank].others;
-        load.ranks[work.rank].others_tokens += work.tokens;
+        load.ranks[work.rank].others_tokens +=
+            work.tokens + static_cast<Position>(step.value - work.joined.value);
       }
     }
     notify(seat.wiring->nodes[n].decode_balancer, std::move(load));
@@ -305,6 +356,9 @@ DecodeGroupActor::behavior_type decode_group(DecodeGroupActor::stateful_pointer<
       },
       [self](JoinDecode& m) { self->state.join(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](const MoveDecode& m) { self->state.move(m); },
+      [self](const DecodeYielded& m) { self->state.yielded(m); },
+      [self](const ReleaseHandover& m) { self->state.release_handover(m); },
       [self](const DecodeReady& m) { self->state.ready(m); },
       [self](const DecodeStepDone& m) { self->state.step_done(m); },
   };

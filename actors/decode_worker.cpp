@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/departures.h"
 #include "actors/kv_image.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
@@ -27,8 +28,9 @@ struct DecodeWorker {
     EpochId epoch;
     StepId step;
     std::vector<AttemptKey> rows;
-    std::vector<AttemptKey> saves;  // of the rows that complete a block
-    StepWork work;                  // all rows run every layer, so none is told apart
+    std::vector<AttemptKey> saves;   // of the rows that complete a block
+    std::vector<AttemptKey> yields;  // of the rows that leave behind it
+    StepWork work;                   // all rows run every layer, so none is told apart
   };
 
   // Its KV is on the way.
@@ -43,10 +45,16 @@ struct DecodeWorker {
   std::map<AttemptKey, Handover> sequences;
   std::map<AttemptKey, Arriving> arriving;
   std::uint64_t arrivals = 0;
-  std::size_t copying = 0;  // on the device, awaited or not
+  std::size_t copying = 0;  // onto the device, awaited or not
   std::optional<Running> running;
+  Departures departures;  // to other ranks, until they have them
+  EpochId epoch;          // of what joined last
 
-  bool has_work() const { return running || copying > 0 || !arriving.empty(); }
+  bool has_work() const {
+    return running || copying > 0 || departures.is_copying() || !arriving.empty();
+  }
+
+  void rewire(const Rewire& message);
 
   void join(JoinDecode& message);
   void fetched(const KvFetched& message);
@@ -54,10 +62,14 @@ struct DecodeWorker {
 
   void release(const ReleaseAttempt& message);
 
+  void move(const MoveDecode& message);
+  void exported(KvExported& message);
+
   void step(const DecodeStep& message);
   void computed(const DecodeComputed& message);
 
-  void joined(Handover handover, EpochId epoch);
+  void joined(Handover handover, EpochId of_rank);
+  void yield(const AttemptKey& key);
   bool is_awaited(const AttemptKey& key, std::uint64_t arrival) const;
   void lose_arriving(const AttemptKey& key, const Error& error);
   void lose(const Placement& placement, const Error& error) const;
@@ -145,9 +157,10 @@ void DecodeWorker::imported(const KvImported& message) {
   joined(std::move(arrived.handover), arrived.epoch);
 }
 
-void DecodeWorker::joined(Handover handover, EpochId epoch) {
+void DecodeWorker::joined(Handover handover, EpochId of_rank) {
   const AttemptKey key = handover.key();
   ++seat.progress;
+  epoch = of_rank;
   notify(seat.router_of(*handover.placement), DecodeJoined{key, seat.wiring->self, rank});
   sequences.insert_or_assign(key, std::move(handover));
   notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
@@ -167,13 +180,73 @@ void DecodeWorker::lose(const Placement& placement, const Error& error) const {
 // A stream that saw its stop string, or a client that left: the next turn may go on from here.
 void DecodeWorker::release(const ReleaseAttempt& message) {
   arriving.erase(message.key);
+  departures.release(message.key);
   if (const auto sequence = sequences.extract(message.key); sequence && !message.failed) {
     keep_tail(seat, rank, sequence.mapped(), kernels::Queue::kDecode);
   }
 }
 
+// Its group plans no further step with it.
+void DecodeWorker::move(const MoveDecode& message) {
+  if (running &&
+      std::find(running->rows.begin(), running->rows.end(), message.key) != running->rows.end()) {
+    running->yields.push_back(message.key);
+  } else {
+    yield(message.key);
+  }
+}
+
+// Nothing, if it ended or was released.
+void DecodeWorker::yield(const AttemptKey& key) {
+  auto sequence = sequences.extract(key);
+  if (!sequence) {
+    return;
+  }
+  Handover& handover = sequence.mapped();
+  handover.node = seat.wiring->self;
+  handover.rank = rank;
+  handover.buffer = seat.node->next_buffer();
+  departures.copy_out(
+      seat, kernels::Queue::kDecode, std::move(handover), [worker = me](KvExported copy) {
+        notify(worker, std::move(copy));
+      });
+}
+
+// What cannot be put on offer stays in the batch: nobody is worse off than before.
+void DecodeWorker::exported(KvExported& message) {
+  const auto offered = departures.offer(seat, message);
+  if (!offered) {
+    return;
+  }
+  ++seat.progress;
+  Handover& handover = message.handover;
+  const AttemptKey key = handover.key();
+  if (*offered) {
+    handover.kv = nullptr;
+    ++seat.node->metrics.decode_yielded;
+    // First: it may be handed over to this very rank again.
+    notify(seat.wiring->here().decode_group, DecodeYielded{handover});
+    const PlacementPtr placement = handover.placement;
+    notify(seat.router_of(*placement), DecodeYielded{std::move(handover)});
+    return;
+  }
+  seat.node->log.event(LogLevel::kWarning,
+                       "decode.not_moved",
+                       {{"request", key.request}, {"reason", offered->error().message}});
+  notify(seat.wiring->at(handover.placement->router).decode_balancer,
+         DecodeKept{key, seat.wiring->self});
+  handover.buffer = {};
+  sequences.insert_or_assign(key, std::move(handover));
+  notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
+}
+
+void DecodeWorker::rewire(const Rewire& message) {
+  const WiringPtr before = std::exchange(seat.wiring, message.wiring);
+  departures.lose_routers(*before, *seat.wiring);
+}
+
 void DecodeWorker::step(const DecodeStep& message) {
-  running = Running{message.epoch, message.step, {}, {}, {}};
+  running = Running{message.epoch, message.step, {}, {}, {}, {}};
   kernels::Launch launch;
   launch.plan.id = message.step;
   launch.plan.epoch = message.epoch;
@@ -250,6 +323,9 @@ void DecodeWorker::computed(const DecodeComputed& message) {
   for (auto& [placement, ended] : done) {
     notify(seat.router_of(*placement), std::move(ended));
   }
+  for (const AttemptKey& key : step.yields) {
+    yield(key);
+  }
   notify(seat.wiring->here().decode_group, std::move(report));
 }
 
@@ -321,11 +397,21 @@ DecodeWorkerActor::behavior_type decode_worker(
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.rank = rank;
   self->state.me = self;
+  if (self->state.seat.node->transport() != nullptr) {
+    send_after(self, self->state.seat.node->options.tick, Tick{});
+  }
   return {
-      [self](const Rewire& m) { self->state.seat.wiring = m.wiring; },
+      [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
+      [self](const Tick&) {
+        self->state.departures.expire(self->state.seat.node->now());
+        send_after(self, self->state.seat.node->options.tick, Tick{});
+      },
       [self](JoinDecode& m) { self->state.join(m); },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
+      [self](const MoveDecode& m) { self->state.move(m); },
+      [self](KvExported& m) { self->state.exported(m); },
+      [self](const ReleaseHandover& m) { self->state.departures.release(m.key, m.buffer); },
       [self](const KvFetched& m) { self->state.fetched(m); },
       [self](const KvImported& m) { self->state.imported(m); },
       [self](const DecodeStep& m) { self->state.step(m); },

@@ -140,6 +140,10 @@ struct PrefillPlaced { AttemptKey key; SiteRef site; Nanos first_token{0}; };
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
 struct PrefillDone { Handover handover; };                          // wire: prefill worker
 struct DecodePlaced { AttemptKey key; SiteRef site; };              // local: decode balancer
+// local: decode balancer, which asked for a move: what it brings, of a step, and costs
+struct DecodeMoving { AttemptKey key; NodeId to; Nanos gain{0}; Nanos cost{0}; };
+// wire: decode worker to router and (local) to its group: out of the batch, its KV on offer for another rank
+struct DecodeYielded { Handover handover; };
 struct DecodeJoined { AttemptKey key; NodeId node; std::uint32_t rank = 0; };  // wire: decode worker
 // wire: any part; the stream tries again. `decode`: the node that did not get to the KV, which may
 // still be on offer for another one.
@@ -183,7 +187,7 @@ struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; KvBytes loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
-// local: launch thread to worker, the KV of a sequence that goes to another process
+// local: launch thread to a worker of prefill or decode, the KV of a sequence that goes to another process
 struct KvExported { Handover handover; Result<std::vector<std::byte>> image; };
 // wire: worker to group, with what the step did and how long the device took
 struct PrefillStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> failed; StepWork work{}; Nanos compute{0}; };
@@ -196,7 +200,12 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
 // the whole KV memory
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
-struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; };
+// `steps`: that it has run
+struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; };
+struct MoveDecode { AttemptKey key; };  // wire: balancer to group to worker: out of the batch, to another rank
+struct DecodeKept { AttemptKey key; NodeId node; };  // wire: worker or group to balancer: it stays where it is
+// wire: router to group to worker: what it yielded is on another rank, or is wanted no more
+struct ReleaseHandover { AttemptKey key; std::uint32_t rank = 0; BufferKey buffer; };
 // local: transport and launch thread to worker; `arrival` tells the tries of one attempt apart
 struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };
 struct KvImported { AttemptKey key; std::uint64_t arrival = 0; Result<void> outcome; };
@@ -241,6 +250,8 @@ using RouterActor = Interface<void(Rewire),
                               void(PrefillDone),
                               void(DecodePlaced),
                               void(DecodeJoined),
+                              void(DecodeMoving),
+                              void(DecodeYielded),
                               void(AnswerDone),
                               void(AttemptLost),
                               void(AttemptRefused)>;
@@ -276,6 +287,7 @@ using DecodeBalancerActor = Interface<void(Rewire),
                                       void(ReleaseAttempt),
                                       void(DecodeLeft),
                                       void(DecodeRefused),
+                                      void(DecodeKept),
                                       void(DecodeLoad)>;
 
 using DecodeGroupActor = Interface<void(Rewire),
@@ -283,13 +295,20 @@ using DecodeGroupActor = Interface<void(Rewire),
                                    void(Tick),  // tell free memory that came back
                                    void(JoinDecode),
                                    void(ReleaseAttempt),
+                                   void(MoveDecode),
+                                   void(DecodeYielded),
+                                   void(ReleaseHandover),
                                    void(DecodeReady),
                                    void(DecodeStepDone)>;
 
 using DecodeWorkerActor = Interface<void(Rewire),
                                     void(Ping),
+                                    void(Tick),  // look at what waits to be fetched
                                     void(JoinDecode),
                                     void(ReleaseAttempt),
+                                    void(MoveDecode),
+                                    void(KvExported),
+                                    void(ReleaseHandover),
                                     void(KvFetched),
                                     void(KvImported),
                                     void(DecodeStep),
@@ -460,6 +479,11 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PrefillPlaced)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvExported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeRefused)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeLoad)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeMoving)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeYielded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::MoveDecode)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeKept)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ReleaseHandover)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFetched)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvImported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeReady)

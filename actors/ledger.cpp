@@ -74,6 +74,7 @@ NodeId place_of(const PartSeat& seat, const LedgerEntry& entry, RequestEvent eve
   switch (event) {
     case RequestEvent::kPrefillStarted:
     case RequestEvent::kPrefillDone:
+    case RequestEvent::kDecodeYielded:
       return entry.prefill ? entry.prefill->node : seat.wiring->self;
     case RequestEvent::kDecodeJoined:
     case RequestEvent::kDecodeLost:

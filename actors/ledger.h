@@ -15,10 +15,11 @@ namespace shoal {
 struct LedgerEntry {
   SubmissionPtr submission;
   PlacementPtr placement;          // null until accepted
-  std::optional<SiteRef> prefill;  // who works on it, or holds its KV for decode
+  std::optional<SiteRef> prefill;  // who works on it, or holds its KV for decode (or `yielded` it)
   std::optional<SiteRef> decode;
   std::optional<Handover> offered;  // waits to be fetched, so decode can be placed again
-  int handovers = 0;
+  bool yielded = false;             // `offered` comes from a decode rank
+  int handovers = 0;                // from where its KV is
   RequestState state = RequestState::kReceived;
   Instant entered{};
   Instant due{};

@@ -28,6 +28,7 @@ constexpr Row kRows[] = {
     {"shoal_prefill_compute_ns_total", "counter", "Device time of prefill steps.", &NodeMetrics::prefill_compute_ns},
     {"shoal_decode_steps_total", "counter", "Decode steps.", &NodeMetrics::decode_steps},
     {"shoal_decode_rows_total", "counter", "Tokens computed by decode steps.", &NodeMetrics::decode_rows},
+    {"shoal_decode_yielded_total", "counter", "Running answers that left this node for another rank.", &NodeMetrics::decode_yielded},
     {"shoal_decode_compute_ns_total", "counter", "Device time of decode steps.", &NodeMetrics::decode_compute_ns},
     {"shoal_decode_turnaround_ns_total", "counter", "Time of decode steps from plan to answer.", &NodeMetrics::decode_turnaround_ns},
     {"shoal_kv_blocks", "gauge", "KV blocks of the device.", &NodeMetrics::kv_blocks},

@@ -62,6 +62,12 @@ Position context_limit(const Config& config,
              : std::min<Position>(config.model().max_model_len(), possible);
 }
 
+DecodeMoveCost move_cost(const config::Decode& decode, const kernels::ModelShape& shape) {
+  const auto token_bytes = static_cast<std::int64_t>(shape.block_bytes) / kBlockTokens;
+  return {.fixed = microseconds(decode.move_us()),
+          .token_ps = token_bytes * 1'000'000'000'000 / decode.move_bytes_per_s()};
+}
+
 NodeOptions node_options(const Config& config) {
   const auto& prefill = config.prefill();
   const auto& decode = config.decode();
@@ -80,6 +86,8 @@ NodeOptions node_options(const Config& config) {
   options.prefill_queue = static_cast<std::size_t>(prefill.queue());
   options.prefill_group_queue = prefill.group_queue();
   options.decode_batch = decode.max_batch();
+  options.decode_policy = find_decode_policy(decode.policy());
+  options.decode_move_pause = milliseconds(decode.move_pause_ms());
   options.decode_queue = static_cast<std::size_t>(decode.queue());
   options.ceiling = static_cast<std::size_t>(request.ceiling());
   options.attempts = static_cast<std::uint32_t>(request.attempts());
@@ -346,6 +354,7 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   NodeOptions options = node_options(config);
   options.kv_blocks = parts.backend != nullptr ? parts.backend->arena().blocks()
                                                : kv_blocks(config, parts.shape.block_bytes);
+  options.decode_move = move_cost(config.decode(), parts.shape);
   options.context = context_limit(config, parts.shape, options.kv_blocks);
   if (options.context < 2) {
     return fail(Code::kMisconfigured,

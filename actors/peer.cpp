@@ -521,6 +521,7 @@ bool Peer::to_router(const wire::Envelope& envelope) {
              deliver_as<PrefillStarted>(here.router, envelope) ||
              deliver_as<PrefillDone>(here.router, envelope) ||
              deliver_as<DecodeJoined>(here.router, envelope) ||
+             deliver_as<DecodeYielded>(here.router, envelope) ||
              deliver_as<AnswerDone>(here.router, envelope) ||
              deliver_as<AttemptLost>(here.router, envelope) ||
              deliver_as<TailKept>(here.router, envelope) ||
@@ -531,6 +532,7 @@ bool Peer::to_router(const wire::Envelope& envelope) {
     case Role::kDecodeBalancer:
       return deliver_as<DecodeLeft>(here.decode_balancer, envelope) ||
              deliver_as<DecodeRefused>(here.decode_balancer, envelope) ||
+             deliver_as<DecodeKept>(here.decode_balancer, envelope) ||
              deliver_as<DecodeLoad>(here.decode_balancer, envelope);
     default:
       return false;
@@ -549,7 +551,9 @@ bool Peer::to_workers(const wire::Envelope& envelope) {
              deliver_as<ReleaseAttempt>(here.prefill_group, envelope);
     case Role::kDecodeGroup:
       return deliver_as<JoinDecode>(here.decode_group, envelope) ||
-             deliver_as<ReleaseAttempt>(here.decode_group, envelope);
+             deliver_as<ReleaseAttempt>(here.decode_group, envelope) ||
+             deliver_as<MoveDecode>(here.decode_group, envelope) ||
+             deliver_as<ReleaseHandover>(here.decode_group, envelope);
     default:
       return false;
   }

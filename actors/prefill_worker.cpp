@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/buffer_offer.h"
-#include "actors/kv_image.h"
+#include "actors/departures.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
@@ -56,23 +55,14 @@ struct PrefillWorker {
   std::optional<PrefillStep> running;
   std::vector<AttemptKey> dropped;  // of the running step, released meanwhile
 
-  // A sequence that leaves this process, from the end of its prefill until it is released.
-  struct Leaving {
-    SubmissionPtr submission;
-    NodeId router;
-    std::unique_ptr<BufferOffer> offer;  // null: it is being copied out
-  };
-
-  std::map<AttemptKey, Leaving> leaving;
+  Departures departures;  // from the end of their prefill until they are released
   // Of the blocks of what is under way, as far as it was computed here.
   std::map<AttemptKey, std::uint64_t> lineages;
-  std::size_t copying = 0;  // on the device, awaited or not
 
-  bool has_work() const { return running || copying > 0; }
+  bool has_work() const { return running || departures.is_copying(); }
 
   void rewire(const Rewire& message);
-  void tick();
-  void exported(const KvExported& message);
+  void exported(KvExported& message);
   void release(const ReleaseAttempt& message);
   void step(PrefillStep& message);
   void computed(const PrefillComputed& message);
@@ -91,7 +81,7 @@ struct PrefillWorker {
 };
 
 void PrefillWorker::release(const ReleaseAttempt& message) {
-  leaving.erase(message.key);
+  departures.release(message.key);
   lineages.erase(message.key);
   if (running) {
     dropped.push_back(message.key);
@@ -284,58 +274,29 @@ void PrefillWorker::lose(const Placement& placement, Error error) const {
 }
 
 void PrefillWorker::copy_out(Handover handover) {
-  const Placement& placement = *handover.placement;
-  leaving[placement.key()] = {placement.submission, placement.router, nullptr};
-  kernels::KvExport copy{.queue = kernels::Queue::kPrefill,
-                         .sequence = handover.kv->sequence(),
-                         .blocks = handover.kv->table(handover.position),
-                         .tokens = handover.position,
-                         .done = {}};
-  // The lease ends with the copy.
-  copy.done = [worker = me,
-               handover = std::move(handover)](Result<std::vector<std::byte>> image) mutable {
-    handover.kv = nullptr;
-    notify(worker, KvExported{std::move(handover), std::move(image)});
-  };
-  ++copying;
-  seat.node->devices[rank].launcher->copy_out(std::move(copy));
+  departures.copy_out(
+      seat, kernels::Queue::kPrefill, std::move(handover), [worker = me](KvExported copy) {
+        notify(worker, std::move(copy));
+      });
 }
 
-void PrefillWorker::exported(const KvExported& message) {
-  --copying;
-  const auto entry = leaving.find(message.handover.key());
-  if (entry == leaving.end()) {
-    return;  // released meanwhile
-  }
-  ++seat.progress;
-  Result<void> offered = {};
-  if (message.image) {
-    offered = seat.node->transport()->offer(message.handover.buffer,
-                                            std::make_shared<const std::vector<std::byte>>(
-                                                pack_kv_image(message.handover, *message.image)));
-  }
-  if (!message.image || !offered) {
-    lose(*message.handover.placement, message.image ? offered.error() : message.image.error());
-    leaving.erase(entry);
+void PrefillWorker::exported(KvExported& message) {
+  message.handover.kv = nullptr;  // no later than here: others wait for the memory
+  const auto offered = departures.offer(seat, message);
+  if (!offered) {
     return;
   }
-  entry->second.offer =
-      std::make_unique<BufferOffer>(*seat.node->transport(), message.handover.buffer);
+  ++seat.progress;
+  if (!*offered) {
+    lose(*message.handover.placement, offered->error());
+    return;
+  }
   notify(seat.router_of(*message.handover.placement), PrefillDone{message.handover});
 }
 
-// Nobody is left who would release it.
 void PrefillWorker::rewire(const Rewire& message) {
   const WiringPtr before = std::exchange(seat.wiring, message.wiring);
-  std::erase_if(leaving, [this, &before](const auto& entry) {
-    return seat.wiring->lost(before->site(entry.second.router));
-  });
-}
-
-void PrefillWorker::tick() {
-  std::erase_if(leaving, [now = seat.node->now()](const auto& entry) {
-    return now >= entry.second.submission->deadline;
-  });
+  departures.lose_routers(*before, *seat.wiring);
 }
 
 PrefillWorkerActor::behavior_type prefill_worker(
@@ -353,13 +314,13 @@ PrefillWorkerActor::behavior_type prefill_worker(
       [self](const Rewire& m) { self->state.rewire(m); },
       [self](const Ping&) { self->state.seat.answer_ping(self->state.has_work()); },
       [self](const Tick&) {
-        self->state.tick();
+        self->state.departures.expire(self->state.seat.node->now());
         send_after(self, self->state.seat.node->options.tick, Tick{});
       },
       [self](const ReleaseAttempt& m) { self->state.release(m); },
       [self](PrefillStep& m) { self->state.step(m); },
       [self](const PrefillComputed& m) { self->state.computed(m); },
-      [self](const KvExported& m) { self->state.exported(m); },
+      [self](KvExported& m) { self->state.exported(m); },
   };
 }
 

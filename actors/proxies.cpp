@@ -73,6 +73,8 @@ RouterActor::behavior_type router(Pointer<RouterActor> self, Proxy proxy) {
           forwards<PrefillDone>(self),
           stays<DecodePlaced>(),
           forwards<DecodeJoined>(self),
+          stays<DecodeMoving>(),
+          forwards<DecodeYielded>(self),
           forwards<AnswerDone>(self),
           forwards<AttemptLost>(self),
           stays<AttemptRefused>()};
@@ -108,6 +110,7 @@ DecodeBalancerActor::behavior_type decode_balancer(Pointer<DecodeBalancerActor> 
           stays<ReleaseAttempt>(),
           forwards<DecodeLeft>(self),
           forwards<DecodeRefused>(self),
+          forwards<DecodeKept>(self),
           forwards<DecodeLoad>(self)};
 }
 
@@ -118,6 +121,9 @@ DecodeGroupActor::behavior_type decode_group(Pointer<DecodeGroupActor> self, Pro
           stays<Tick>(),
           forwards<JoinDecode>(self),
           forwards<ReleaseAttempt>(self),
+          forwards<MoveDecode>(self),
+          stays<DecodeYielded>(),
+          forwards<ReleaseHandover>(self),
           stays<DecodeReady>(),
           stays<DecodeStepDone>()};
 }

@@ -57,6 +57,10 @@ struct Router {
 
   void decode_joined(const DecodeJoined& m);
 
+  void decode_moving(const DecodeMoving& m);
+
+  void decode_yielded(const DecodeYielded& m);
+
   void answer_done(const AnswerDone& m);
   void lost(const AttemptLost& m);
   void refused(const AttemptRefused& m);
@@ -74,6 +78,8 @@ struct Router {
   void apply(LedgerEntry& entry, RequestEvent event, const LedgerCause& cause);
   void tell_end(const LedgerEntry& entry, std::int64_t tokens) const;
   void execute(LedgerEntry& entry, std::uint8_t commands, const LedgerCause& cause);
+  void release_source(const LedgerEntry& entry, bool broke);
+  void release_handover(const Handover& handover) const;
   void report(const LedgerEntry& entry, const LedgerCause& cause);
   void release_everywhere(const AttemptKey& key);
   void forget_if_over(RequestId request);
@@ -241,6 +247,36 @@ void Router::decode_joined(const DecodeJoined& message) {
   }
 }
 
+void Router::decode_moving(const DecodeMoving& message) {
+  if (const LedgerEntry* entry = find(message.key)) {
+    note(seat,
+         *entry,
+         seat.wiring->self,
+         "decode_moving",
+         {{"to_node", message.to.value},
+          {"gain_ns", message.gain.count()},
+          {"cost_ns", message.cost.count()}});
+  }
+}
+
+// From now on its KV is where it was decoded: handed over from there, as from prefill before.
+void Router::decode_yielded(const DecodeYielded& message) {
+  Handover handover = message.handover;
+  LedgerEntry* entry = find(handover.key());
+  if (entry == nullptr || entry->state != RequestState::kDecoding || !entry->decode ||
+      entry->decode->node != handover.node) {
+    release_handover(handover);
+    return;
+  }
+  handover.placement = entry->placement;
+  entry->prefill = std::exchange(entry->decode, std::nullopt);
+  entry->yielded = true;
+  entry->handovers = 0;
+  on(handover.key(),
+     RequestEvent::kDecodeYielded,
+     {.handover = &handover, .fields = {{"rank", handover.rank}, {"position", handover.position}}});
+}
+
 LedgerEntry* Router::find(const AttemptKey& key) {
   const auto entry = ledger.find(key.request);
   const bool known = entry != ledger.end() && entry->second.submission->attempt == key.attempt;
@@ -361,6 +397,7 @@ void Router::apply(LedgerEntry& entry, RequestEvent event, const LedgerCause& ca
   if (entry.state == RequestState::kDecoding) {
     entry.prefill.reset();  // it holds nothing of this attempt any more
     entry.offered.reset();
+    entry.yielded = false;
   }
   entry.entered = seat.node->now();
   entry.due = state_due(
@@ -394,9 +431,8 @@ void Router::execute(LedgerEntry& entry, std::uint8_t commands, const LedgerCaus
     notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
            PlacePrefill{entry.placement});
   }
-  if ((commands & kReleasePrefill) != 0) {
-    notify(parts.prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
-           ReleaseAttempt{entry.key(), cause.broke && entry.state <= RequestState::kQueuedDecode});
+  if ((commands & kReleaseSource) != 0) {
+    release_source(entry, cause.broke);
   }
   if ((commands & kReleaseDecode) != 0) {
     entry.decode.reset();
@@ -417,6 +453,21 @@ void Router::execute(LedgerEntry& entry, std::uint8_t commands, const LedgerCaus
   if ((commands & kReport) != 0) {
     report(entry, cause);
   }
+}
+
+void Router::release_source(const LedgerEntry& entry, bool broke) {
+  if (entry.yielded) {
+    release_handover(*entry.offered);
+    return;
+  }
+  notify(seat.wiring->here()
+             .prefill_balancers[static_cast<std::size_t>(entry.placement->length_class)],
+         ReleaseAttempt{entry.key(), broke && entry.state <= RequestState::kQueuedDecode});
+}
+
+void Router::release_handover(const Handover& handover) const {
+  notify(seat.wiring->at(handover.node).decode_group,
+         ReleaseHandover{handover.key(), handover.rank, handover.buffer});
 }
 
 void Router::report(const LedgerEntry& entry, const LedgerCause& cause) {
@@ -474,6 +525,8 @@ RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,
       [self](const PrefillDone& m) { self->state.prefill_done(m); },
       [self](const DecodePlaced& m) { self->state.decode_placed(m); },
       [self](const DecodeJoined& m) { self->state.decode_joined(m); },
+      [self](const DecodeMoving& m) { self->state.decode_moving(m); },
+      [self](const DecodeYielded& m) { self->state.decode_yielded(m); },
       [self](const AnswerDone& m) { self->state.answer_done(m); },
       [self](const AttemptLost& m) { self->state.lost(m); },
       [self](const AttemptRefused& m) { self->state.refused(m); },

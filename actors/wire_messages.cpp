@@ -35,6 +35,17 @@ PlacementPtr placement_named(const AttemptKey& key) {
   return placement;
 }
 
+std::string encode_handover(const Handover& handover) {
+  wire::Handover out;
+  put(handover, out);
+  return out.SerializeAsString();
+}
+
+Result<Handover> parse_handover(std::string_view bytes) {
+  TRY(const wire::Handover in, parse<wire::Handover>(bytes, "hand-over"));
+  return get(in, placement_named(get(in.key())));
+}
+
 wire::Member member(const Member& from) {
   wire::Member out;
   out.set_node(from.node.value);
@@ -187,16 +198,23 @@ Result<PrefillStarted> decode(std::string_view bytes, Instant) {
 }
 
 std::string encode(const PrefillDone& message, Instant) {
-  wire::Handover out;
-  put(message.handover, out);
-  return out.SerializeAsString();
+  return encode_handover(message.handover);
 }
 
 template <>
 Result<PrefillDone> decode(std::string_view bytes, Instant) {
-  TRY(const wire::Handover in, parse<wire::Handover>(bytes, "hand-over"));
-  TRY(Handover handover, get(in, placement_named(get(in.key()))));
+  TRY(Handover handover, parse_handover(bytes));
   return PrefillDone{std::move(handover)};
+}
+
+std::string encode(const DecodeYielded& message, Instant) {
+  return encode_handover(message.handover);
+}
+
+template <>
+Result<DecodeYielded> decode(std::string_view bytes, Instant) {
+  TRY(Handover handover, parse_handover(bytes));
+  return DecodeYielded{std::move(handover)};
 }
 
 std::string encode(const DecodeJoined& message, Instant) {
@@ -432,10 +450,48 @@ Result<DecodeRefused> decode(std::string_view bytes, Instant) {
   return DecodeRefused{get(in.key()), NodeId{in.node()}};
 }
 
+std::string encode(const MoveDecode& message, Instant) {
+  return event_of(message.key).SerializeAsString();
+}
+
+template <>
+Result<MoveDecode> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return MoveDecode{get(in.key())};
+}
+
+std::string encode(const DecodeKept& message, Instant) {
+  wire::AttemptEvent out = event_of(message.key);
+  out.set_node(message.node.value);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<DecodeKept> decode(std::string_view bytes, Instant) {
+  TRY(const wire::AttemptEvent in, parse_event(bytes));
+  return DecodeKept{get(in.key()), NodeId{in.node()}};
+}
+
+std::string encode(const ReleaseHandover& message, Instant) {
+  wire::ReleaseHandover out;
+  put(message.key, *out.mutable_key());
+  out.set_rank(message.rank);
+  out.set_buffer(message.buffer.value);
+  return out.SerializeAsString();
+}
+
+template <>
+Result<ReleaseHandover> decode(std::string_view bytes, Instant) {
+  TRY(const wire::ReleaseHandover in,
+      parse<wire::ReleaseHandover>(bytes, "release of a hand-over"));
+  return ReleaseHandover{get(in.key()), in.rank(), BufferKey{in.buffer()}};
+}
+
 std::string encode(const DecodeLoad& message, Instant) {
   wire::DecodeLoad out;
   out.set_node(message.node.value);
   out.set_received(message.received);
+  out.set_step_count(message.steps);
   put(message.cost, *out.mutable_cost());
   for (const DecodeRankLoad& rank : message.ranks) {
     wire::DecodeRankLoad& entry = *out.add_ranks();
@@ -451,7 +507,7 @@ std::string encode(const DecodeLoad& message, Instant) {
 template <>
 Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
-  DecodeLoad load{NodeId{in.node()}, {}, in.received(), get(in.cost())};
+  DecodeLoad load{NodeId{in.node()}, {}, in.received(), get(in.cost()), in.step_count()};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
     load.ranks.push_back({rank.others(),
                           rank.others_tokens(),

@@ -72,6 +72,14 @@ template <>
 inline constexpr std::uint32_t kKind<KvNews> = 22;
 template <>
 inline constexpr std::uint32_t kKind<KvShortened> = 23;
+template <>
+inline constexpr std::uint32_t kKind<DecodeYielded> = 24;
+template <>
+inline constexpr std::uint32_t kKind<MoveDecode> = 25;
+template <>
+inline constexpr std::uint32_t kKind<DecodeKept> = 26;
+template <>
+inline constexpr std::uint32_t kKind<ReleaseHandover> = 27;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
@@ -94,6 +102,10 @@ std::string encode(const KvNews& message, Instant now);
 std::string encode(const KvShortened& message, Instant now);
 std::string encode(const DecodeRefused& message, Instant now);
 std::string encode(const DecodeLoad& message, Instant now);
+std::string encode(const DecodeYielded& message, Instant now);
+std::string encode(const MoveDecode& message, Instant now);
+std::string encode(const DecodeKept& message, Instant now);
+std::string encode(const ReleaseHandover& message, Instant now);
 std::string encode(const NodeBeat& message, Instant now);
 std::string encode(const ViewPublished& message, Instant now);
 std::string encode(const View& view);

@@ -45,7 +45,7 @@ DecodePlacement placement(std::optional<DecodeChoice> choice,
 
 class Least final : public DecodePolicy {
  public:
-  Least(const CostModel& cost, DecodeScore score) : cost_(cost), score_(score) {}
+  Least(const CostModel& cost, DecodeScore score) : DecodePolicy(cost), score_(score) {}
 
   DecodePlacement place(std::span<const DecodeRank> ranks,
                         const DecodeNeed& need,
@@ -54,13 +54,12 @@ class Least final : public DecodePolicy {
   }
 
  private:
-  CostModel cost_;
   DecodeScore score_;
 };
 
 class RoundRobin final : public DecodePolicy {
  public:
-  explicit RoundRobin(const CostModel& cost) : cost_(cost) {}
+  explicit RoundRobin(const CostModel& cost) : DecodePolicy(cost) {}
 
   DecodePlacement place(std::span<const DecodeRank> ranks,
                         const DecodeNeed& need,
@@ -77,7 +76,6 @@ class RoundRobin final : public DecodePolicy {
   }
 
  private:
-  CostModel cost_;
   std::size_t next_ = 0;
 };
 
@@ -85,7 +83,7 @@ class RoundRobin final : public DecodePolicy {
 class Sampled final : public DecodePolicy {
  public:
   Sampled(const CostModel& cost, std::uint64_t seed, std::size_t samples, DecodeScore score)
-      : cost_(cost),
+      : DecodePolicy(cost),
         draw_(seed),
         samples_(samples),
         score_(score) {}
@@ -113,7 +111,6 @@ class Sampled final : public DecodePolicy {
   }
 
  private:
-  CostModel cost_;
   Draw draw_;
   std::size_t samples_;
   DecodeScore score_;
@@ -156,6 +153,12 @@ constexpr std::array<DecodeRow, 9> kRows = {{
 
 std::span<const DecodeRow> decode_policies() {
   return kRows;
+}
+
+const DecodeRow* find_decode_policy(std::string_view name) {
+  const auto row = std::find_if(
+      kRows.begin(), kRows.end(), [name](const DecodeRow& known) { return known.name == name; });
+  return row == kRows.end() ? nullptr : &*row;
 }
 
 }  // namespace shoal

@@ -29,6 +29,14 @@ class DecodePolicy {
   virtual DecodePlacement place(std::span<const DecodeRank> ranks,
                                 const DecodeNeed& need,
                                 std::int64_t max_batch) = 0;
+
+  // What steps cost, as far as is known now.
+  void learn(const CostModel& cost) { cost_ = cost; }
+
+ protected:
+  explicit DecodePolicy(const CostModel& cost) : cost_(cost) {}
+
+  CostModel cost_;
 };
 
 struct DecodeRow {
@@ -40,5 +48,8 @@ struct DecodeRow {
 };
 
 std::span<const DecodeRow> decode_policies();
+
+// Null: there is none of that name.
+const DecodeRow* find_decode_policy(std::string_view name);
 
 }  // namespace shoal

@@ -25,45 +25,45 @@ constexpr std::string_view kUnplaced = "no rank has it";
 constexpr std::string_view kJoined = "the rank had it already, so its loss is the attempt's";
 constexpr std::string_view kTaken = "only a queue refuses, and it is in none";
 
-// Until decode has joined, the prefill side holds the KV.
-constexpr int kReleaseBoth = kReleasePrefill | kReleaseDecode;
+// Until decode has joined, the KV is where it was before.
+constexpr int kReleaseBoth = kReleaseSource | kReleaseDecode;
 
 using Row = std::array<RequestStep, kRequestEvents>;
 
 // clang-format off
 constexpr std::array<Row, kLiveRequestStates> kTable = {{
     // accepted, prefill started, prefill done,
-    // decode placed, decode lost, decode joined, answer done,
+    // decode placed, decode lost, decode joined, decode yielded, answer done,
     // refused, lost, stopped,
     // superseded, client left, timer
     // -- Received
     Row{to(kQueued, kPlacePrefill), ignore(kEarly), ignore(kEarly),
-        ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly),
+        ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly), ignore(kEarly),
         to(kFailed, kReport), to(kFailed, kReport), to(kFinished),
         to(kCancelled), to(kCancelled), to(kExpired, kReport)},
     // -- Queued
     Row{ignore(kSeen), to(kPrefilling), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
-        to(kFailed, kReport), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
-        to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
+        ignore(kAhead), ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleaseSource),
+        to(kFailed, kReport), to(kFailed, kReport | kReleaseSource), to(kFinished, kReleaseSource),
+        to(kCancelled, kReleaseSource), to(kCancelled, kReleaseSource), to(kExpired, kReport | kReleaseSource)},
     // -- Prefilling
     Row{ignore(kSeen), ignore(kSeen), to(kQueuedDecode, kPlaceDecode),
-        ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleasePrefill),
-        ignore(kTaken), to(kFailed, kReport | kReleasePrefill), to(kFinished, kReleasePrefill),
-        to(kCancelled, kReleasePrefill), to(kCancelled, kReleasePrefill), to(kExpired, kReport | kReleasePrefill)},
+        ignore(kAhead), ignore(kAhead), ignore(kAhead), ignore(kAhead), to(kFinished, kReleaseSource),
+        ignore(kTaken), to(kFailed, kReport | kReleaseSource), to(kFinished, kReleaseSource),
+        to(kCancelled, kReleaseSource), to(kCancelled, kReleaseSource), to(kExpired, kReport | kReleaseSource)},
     // -- Queued for decode
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        to(kHandingOver), ignore(kUnplaced), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill | kForgetDecode),
-        to(kFailed, kReport | kReleasePrefill), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
+        to(kHandingOver), ignore(kUnplaced), to(kDecoding, kReleaseSource), ignore(kUnplaced), to(kFinished, kReleaseSource | kForgetDecode),
+        to(kFailed, kReport | kReleaseSource), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Handing over
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), to(kQueuedDecode, kReleaseDecode | kPlaceDecode), to(kDecoding, kReleasePrefill), to(kFinished, kReleasePrefill | kForgetDecode),
+        ignore(kSeen), to(kQueuedDecode, kReleaseDecode | kPlaceDecode), to(kDecoding, kReleaseSource), ignore(kAhead), to(kFinished, kReleaseSource | kForgetDecode),
         ignore(kTaken), to(kFailed, kReport | kReleaseBoth), to(kFinished, kReleaseBoth),
         to(kCancelled, kReleaseBoth), to(kCancelled, kReleaseBoth), to(kExpired, kReport | kReleaseBoth)},
     // -- Decoding
     Row{ignore(kSeen), ignore(kSeen), ignore(kSeen),
-        ignore(kSeen), ignore(kJoined), ignore(kSeen), to(kFinished, kForgetDecode),
+        ignore(kSeen), ignore(kJoined), ignore(kSeen), to(kQueuedDecode, kPlaceDecode), to(kFinished, kForgetDecode),
         ignore(kTaken), to(kFailed, kReport | kReleaseDecode), to(kFinished, kReleaseDecode),
         to(kCancelled, kReleaseDecode), to(kCancelled, kReleaseDecode), to(kExpired, kReport | kReleaseDecode)},
 }};
@@ -133,6 +133,7 @@ std::string_view to_string(RequestEvent event) {
                                                                    "decode_placed",
                                                                    "decode_lost",
                                                                    "decode_joined",
+                                                                   "decode_yielded",
                                                                    "answer_done",
                                                                    "refused",
                                                                    "lost",

@@ -36,17 +36,18 @@ enum class RequestEvent : std::uint8_t {
   kDecodePlaced,
   kDecodeLost,  // the rank did not get the KV, which is still on offer
   kDecodeJoined,
-  kAnswerDone,  // the last token was sent
-  kRefused,     // a queue is full, or the request cannot be served
-  kLost,        // the part that worked on it failed, and what it had with it
-  kStopped,     // the stream is complete (stop string)
-  kSuperseded,  // a later attempt came
+  kDecodeYielded,  // out of the batch between two steps, its KV on offer for another rank
+  kAnswerDone,     // the last token was sent
+  kRefused,        // a queue is full, or the request cannot be served
+  kLost,           // the part that worked on it failed, and what it had with it
+  kStopped,        // the stream is complete (stop string)
+  kSuperseded,     // a later attempt came
   kClientLeft,
   kTimer,  // its due time passed
 };
-inline constexpr int kRequestEvents = 13;
+inline constexpr int kRequestEvents = 14;
 
-// Times one attempt is handed over; after the last one its KV counts as lost.
+// Times one attempt is handed over from where its KV is; after the last one its KV counts as lost.
 inline constexpr int kMostHandovers = 4;
 
 // What the router does after a step, as a set.
@@ -54,9 +55,10 @@ enum RequestCommand : std::uint8_t {
   kDoNothing = 0,
   kPlacePrefill = 1,
   kPlaceDecode = 2,
-  kReleasePrefill =
-      4,  // balancer, group and worker of the prefill path free what they hold of this attempt
-  kReleaseDecode = 8,  // the same for the decode path
+  // What decode starts from is held no longer: by balancer, group and worker of the prefill path,
+  // or by the rank that yielded it.
+  kReleaseSource = 4,
+  kReleaseDecode = 8,  // balancer, group and worker of the decode path free what they hold of it
   kReport = 16,        // the attempt's terminal event goes to the stream
   kForgetDecode =
       32,  // it ended by itself: its balancer counts it no longer, whatever its group says

@@ -21,22 +21,24 @@ using enum RequestEvent;
 enum class Kv : std::uint8_t { kNone, kComputing, kOnDevice, kOnOffer, kAtDecode, kGone };
 
 constexpr int kFaults = 2;
+constexpr int kYields = 2;
 
 // What the router and the parts together are.
 struct Cluster {
   RequestState state = kReceived;
   Kv kv = Kv::kNone;
-  bool prefill = false;          // queue, group or worker hold work or KV of it
-  int decodes = 0;               // decode queues and ranks that hold it
-  bool placed = false;           // on a rank, by the balancer
+  bool prefill = false;  // queue, group or worker of prefill, or who yielded it, hold work or KV
+  int decodes = 0;       // decode queues and ranks that hold it
+  bool placed = false;   // on a rank, by the balancer
   bool can_fetch_again = false;  // as the router believes
   int handovers = 0;
+  int yields = 0;  // to another rank
   int faults = 0;
   int ends_told = 0;  // by a report, by the answer's own end, or chosen by the client
 
   auto key() const {
     return std::tuple(
-        state, kv, prefill, decodes, placed, can_fetch_again, handovers, faults, ends_told);
+        state, kv, prefill, decodes, placed, can_fetch_again, handovers, yields, faults, ends_told);
   }
 
   bool operator<(const Cluster& other) const { return key() < other.key(); }
@@ -55,7 +57,7 @@ Cluster after(Cluster c, RequestEvent event) {
   if ((step.commands & kPlacePrefill) != 0) {
     c.prefill = true;
   }
-  if ((step.commands & kReleasePrefill) != 0) {
+  if ((step.commands & kReleaseSource) != 0) {
     c.prefill = false;
     c.kv = c.kv == Kv::kAtDecode ? c.kv : Kv::kGone;
   }
@@ -126,6 +128,16 @@ void add_decode_moves(const Cluster& c, std::vector<Move>& moves) {
     Cluster ended = c;
     ended.decodes = 0;
     moves.push_back({By::kPart, after(ended, kAnswerDone)});
+    if (c.state == kDecoding && c.yields < kYields) {
+      Cluster yielded = ended;
+      yielded.prefill = true;
+      yielded.kv = Kv::kOnOffer;
+      yielded.placed = false;
+      yielded.can_fetch_again = true;
+      yielded.handovers = 0;
+      ++yielded.yields;
+      moves.push_back({By::kPart, after(yielded, kDecodeYielded)});
+    }
   } else {
     moves.push_back({By::kPart, after_decode_loss(c)});  // nothing is on offer there any more
   }

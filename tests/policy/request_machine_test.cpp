@@ -51,7 +51,7 @@ TEST_CASE("a request goes forward through its states") {
   CHECK(on(RequestEvent::kPrefillStarted) == kDoNothing);
   CHECK(on(RequestEvent::kPrefillDone) == kPlaceDecode);
   CHECK(on(RequestEvent::kDecodePlaced) == kDoNothing);
-  CHECK(on(RequestEvent::kDecodeJoined) == kReleasePrefill);
+  CHECK(on(RequestEvent::kDecodeJoined) == kReleaseSource);
   CHECK(now == RequestState::kDecoding);
   CHECK(on(RequestEvent::kAnswerDone) == kForgetDecode);
   CHECK(now == RequestState::kFinished);
@@ -64,6 +64,17 @@ TEST_CASE("a hand-over that failed is placed again, after its first place is tol
   for (int s = 0; s < kRequestStates; ++s) {
     if (state(s) != RequestState::kHandingOver) {
       CHECK_FALSE(next_step(state(s), RequestEvent::kDecodeLost).ignored.empty());
+    }
+  }
+}
+
+TEST_CASE("an answer that its rank yielded is handed over as one that was prefilled") {
+  const RequestStep step = next_step(RequestState::kDecoding, RequestEvent::kDecodeYielded);
+  CHECK(step.next == RequestState::kQueuedDecode);
+  CHECK(step.commands == kPlaceDecode);
+  for (int s = 0; s < kRequestStates; ++s) {
+    if (state(s) != RequestState::kDecoding) {
+      CHECK_FALSE(next_step(state(s), RequestEvent::kDecodeYielded).ignored.empty());
     }
   }
 }
@@ -95,16 +106,16 @@ TEST_CASE("an end from outside frees the path the attempt is on") {
                                RequestEvent::kClientLeft,
                                RequestEvent::kTimer}) {
     for (const RequestState s : {RequestState::kQueued, RequestState::kPrefilling}) {
-      CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) == kReleasePrefill);
+      CHECK((next_step(s, e).commands & (kReleaseSource | kReleaseDecode)) == kReleaseSource);
     }
     // Until decode has joined, the prefill side holds the KV.
     for (const RequestState s : {RequestState::kQueuedDecode, RequestState::kHandingOver}) {
-      CHECK((next_step(s, e).commands & (kReleasePrefill | kReleaseDecode)) ==
-            (kReleasePrefill | kReleaseDecode));
+      CHECK((next_step(s, e).commands & (kReleaseSource | kReleaseDecode)) ==
+            (kReleaseSource | kReleaseDecode));
     }
-    CHECK((next_step(RequestState::kDecoding, e).commands & (kReleasePrefill | kReleaseDecode)) ==
+    CHECK((next_step(RequestState::kDecoding, e).commands & (kReleaseSource | kReleaseDecode)) ==
           kReleaseDecode);
-    CHECK((next_step(RequestState::kReceived, e).commands & (kReleasePrefill | kReleaseDecode)) ==
+    CHECK((next_step(RequestState::kReceived, e).commands & (kReleaseSource | kReleaseDecode)) ==
           0);
   }
 }

@@ -23,6 +23,8 @@ constexpr Row kRows[] = {
     {"superseded", "request.cancelled", {"event=superseded"}},
     {"client_left", "request.cancelled", {"event=client_left"}},
     {"handed_over_again", "request.queued_decode", {"event=decode_lost"}},
+    {"answer_moved", "request.queued_decode", {"event=decode_yielded"}},
+    {"move_given_up", "decode.not_moved", {}},
     {"second_attempt", "request.received", {"attempt=2"}},
     {"third_attempt", "request.received", {"attempt=3"}},
     {"expired_received", "request.expired", {"deadline passed while it was received"}},

@@ -93,6 +93,7 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
   }
   setup.model = model_of(scenario).value();
   setup.size = {.blocks = scenario.device().blocks(), .sequences = scenario.device().sequences()};
+  setup.transport.offered = Bytes(scenario.device().offered_bytes());
   setup.cost.step = microseconds(scenario.device().step_us());
   setup.cost.row = microseconds(scenario.device().row_us());
   setup.stream.progress = milliseconds(scenario.clients().progress_ms());
@@ -185,6 +186,7 @@ Result<void> check_sizes(const scenario::Scenario& scenario) {
   constexpr std::int64_t kMost = 1'000'000;
   const scenario::Workload& workload = scenario.workload();
   TRY_VOID(check_range("device.blocks", scenario.device().blocks(), 1, kMost));
+  TRY_VOID(check_range("device.offered_bytes", scenario.device().offered_bytes(), 0, 1LL << 40));
   TRY_VOID(check_range("device.sequences", scenario.device().sequences(), 1, kMost));
   TRY_VOID(check_range("workload.requests", workload.requests(), 0, kMost));
   TRY_VOID(check_range("workload.burst", workload.burst(), 0, kMost));

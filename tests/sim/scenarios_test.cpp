@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/policy/decode_policies.h"
 #include "actors/policy/prefill_policies.h"
 #include "tests/sim/counters.h"
 #include "tests/sim/scenario.h"
@@ -263,6 +264,18 @@ TEST_CASE("however a prefill instance is chosen, a cluster under faults holds it
       CAPTURE(seed);
       auto scenario = drawn_scenario(seed, 4);
       scenario.mutable_config()->mutable_prefill()->set_policy(std::string(row.name));
+      check_clean(run_scenario(scenario, {seed, false}));
+    }
+  }
+}
+
+TEST_CASE("however a decode rank is chosen, a cluster under faults holds its invariants") {
+  for (const DecodeRow& row : decode_policies()) {
+    CAPTURE(row.name);
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      CAPTURE(seed);
+      auto scenario = drawn_scenario(seed, 4);
+      scenario.mutable_config()->mutable_decode()->set_policy(std::string(row.name));
       check_clean(run_scenario(scenario, {seed, false}));
     }
   }

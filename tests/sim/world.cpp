@@ -133,7 +133,8 @@ void World::start(NodeId node) {
     parts.launcher = life.device.get();
   }
   life.links = with_clock(network_.open(node), *host.clock);
-  life.transport = with_clock(fabric_.open(node, life.process), *host.clock, setup_.tamper.fetched);
+  life.transport = with_clock(
+      fabric_.open(node, life.process, setup_.transport), *host.clock, setup_.tamper.fetched);
   if (node == topology_.owner) {
     life.store = transport::make_sim_store(
         {record_,

@@ -42,6 +42,7 @@ struct WorldSetup {
   DeviceModel model{};
   kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
   StepCost cost{};
+  transport::TransportLimits transport{};
   StreamLimits stream{};
   std::int64_t unread_tokens = 256;  // most that wait for one client; beyond, it is cut off
   bool keeps_kv = false;             // all nodes share a KV store, on a disk

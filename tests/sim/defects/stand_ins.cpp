@@ -28,7 +28,7 @@
 #define CHECK_TAIL "_ZN5shoal10check_tailERKNS_9TailPlaceERKSt6vectorISt4byteSaIS4_EE"
 #define GIVE_BLOCKS "_ZN5shoal7kernels7KvArena11give_blocksESt4spanIKNS_2IdINS_8BlockTagEjEELm18446744073709551615EE"
 #define FIND_MEMBER "_ZNK5shoal4View4findENS_2IdINS_7NodeTagEjEE"
-#define PICK_DECODE_RANK "_ZN5shoal16pick_decode_rankESt4spanIKNS_10DecodeRankELm18446744073709551615EERKNS_10DecodeNeedERKNS_9CostModelEl"
+#define PICK_LEAST "_ZN5shoal10pick_leastESt4spanIKNS_10DecodeRankELm18446744073709551615EERKNS_10DecodeNeedERKNS_9CostModelElPFSt4pairIllERS2_S6_S9_E"
 #define READ_KV_RECORD "_ZN5shoal14read_kv_recordESt4spanIKSt4byteLm18446744073709551615EERKNS_8KvWantedE"
 #define READ_SEGMENT "_ZN5shoal9transport12read_segmentERNS0_6FileIoERKNS0_11SegmentNameEmRKNS0_15SegmentProgressE"
 #define READ_INDEX_PAGE "_ZN5shoal9transport15read_index_pageESt4spanIKSt4byteLm18446744073709551615EERKNS0_11SegmentNameEj"
@@ -130,26 +130,28 @@ const Member* stand_in_find_member(const View* view, NodeId node) {
   return defect == nullptr ? member : defect->find_member(node, member);
 }
 
-std::optional<DecodeChoice> real_pick_decode_rank(std::span<const DecodeRank> ranks,
-                                                  const DecodeNeed& need,
-                                                  const CostModel& cost,
-                                                  std::int64_t max_batch) REAL(PICK_DECODE_RANK);
-std::optional<DecodeChoice> stand_in_pick_decode_rank(std::span<const DecodeRank> ranks,
-                                                      const DecodeNeed& need,
-                                                      const CostModel& cost,
-                                                      std::int64_t max_batch)
-    STAND_IN(PICK_DECODE_RANK);
+std::optional<DecodeChoice> real_pick_least(std::span<const DecodeRank> ranks,
+                                            const DecodeNeed& need,
+                                            const CostModel& cost,
+                                            std::int64_t max_batch,
+                                            DecodeScore score) REAL(PICK_LEAST);
+std::optional<DecodeChoice> stand_in_pick_least(std::span<const DecodeRank> ranks,
+                                                const DecodeNeed& need,
+                                                const CostModel& cost,
+                                                std::int64_t max_batch,
+                                                DecodeScore score) STAND_IN(PICK_LEAST);
 
-std::optional<DecodeChoice> stand_in_pick_decode_rank(std::span<const DecodeRank> ranks,
-                                                      const DecodeNeed& need,
-                                                      const CostModel& cost,
-                                                      std::int64_t max_batch) {
+std::optional<DecodeChoice> stand_in_pick_least(std::span<const DecodeRank> ranks,
+                                                const DecodeNeed& need,
+                                                const CostModel& cost,
+                                                std::int64_t max_batch,
+                                                DecodeScore score) {
   if (Defect* defect = defect_at_work()) {
     if (const auto choice = defect->pick_decode_rank(ranks, need, max_batch)) {
       return choice;
     }
   }
-  return real_pick_decode_rank(ranks, need, cost, max_batch);
+  return real_pick_least(ranks, need, cost, max_batch, score);
 }
 
 Result<KvRecord> real_read_kv_record(std::span<const std::byte> record, const KvWanted& wanted)
