@@ -13,7 +13,7 @@ import unittest
 
 import shoal_program
 from hanging_mount import hanging_mount
-from shoal_program import DEADLINE_S, Server, run
+from shoal_program import DEADLINE_S, Server, await_true, run
 
 PROMPTS = [f"The code of Nora is {1000 + 7 * n}. " + "The table was on the hill. " * 140 for n in range(4)]
 
@@ -48,13 +48,6 @@ def fill(directory, key=None):
         answers = [ask(server, prompt, key)[0] for prompt in PROMPTS]
         await_true(lambda: metric(server, "shoal_kv_store_blocks") >= 6 * len(PROMPTS))
     return answers
-
-
-def await_true(holds):
-    limit = time.monotonic() + DEADLINE_S
-    while not holds():
-        if time.monotonic() > limit:
-            raise AssertionError("it did not come true")
 
 
 def segments(directory):

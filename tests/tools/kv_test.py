@@ -298,7 +298,7 @@ class Keys(unittest.TestCase):
             after[:] = run("kv", "ls", directory).stdout.splitlines()
             return len(after) == len(before) + blocks
 
-        kv_hostile_test.await_true(has_grown)
+        shoal_program.await_true(has_grown)
         return {line.split()[1] for line in set(after) - set(before)}
 
     def test_a_class_for_a_key_is_checked_and_not_shown(self):

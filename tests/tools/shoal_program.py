@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import urllib.parse
 
@@ -38,6 +39,14 @@ def run(*arguments, stdin=""):
 def json_lines(path):
     with open(path, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def await_true(holds):
+    """Asks again and again, for as long as a test may take."""
+    limit = time.monotonic() + DEADLINE_S
+    while not holds():
+        if time.monotonic() > limit:
+            raise AssertionError("it did not come true")
 
 
 class Program:
