@@ -17,6 +17,7 @@
 #include "actors/interfaces.h"
 #include "actors/log.h"
 #include "actors/metrics.h"
+#include "actors/policy/autoscale.h"
 #include "actors/policy/cost_model.h"
 #include "actors/policy/decode_moves.h"
 #include "actors/policy/decode_policies.h"
@@ -25,6 +26,8 @@
 #include "actors/policy/prefill_policies.h"
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/request_machine.h"
+#include "actors/policy/service_demand.h"
+#include "actors/provisioner.h"
 #include "actors/tail_keeper.h"
 #include "actors/timeline.h"
 #include "actors/topology.h"
@@ -34,6 +37,16 @@
 #include "transport/transport.h"
 
 namespace shoal {
+
+// Of the one autoscaler of a cluster.
+struct AutoscaleOptions {
+  const AutoscaleRow* policy = &autoscale_policies().front();
+  const ProvisionerRow* provisioner = &provisioner_rows().front();
+  ScaleTiming timing{};
+  Nanos token{std::chrono::milliseconds(50)};  // a full decode node's step
+  PoolShape prefill{};
+  PoolShape decode{};
+};
 
 // The configuration as the actors need it: converted and derived once, see node_options().
 struct NodeOptions {
@@ -63,6 +76,7 @@ struct NodeOptions {
   Nanos kv_hedge{0};  // after so long they are read a second time
   KvQuotaLimits kv_quota{};
   TailLimits tails{};
+  AutoscaleOptions autoscale{};
 };
 
 struct LinkLimits {

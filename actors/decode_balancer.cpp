@@ -339,7 +339,7 @@ void DecodeBalancer::send(Handover handover, const Place& place, Nanos step) {
       LogLevel::kDebug,
       "decode.placed",
       {{"request", key.request}, {"node", place.node}, {"rank", place.rank}, {"step_ns", step}});
-  notify(seat.wiring->here().router, DecodePlaced{key, site});
+  notify(seat.wiring->here().router, DecodePlaced{key, site, step});
   notify(seat.wiring->at(place.node).decode_group, JoinDecode{std::move(handover), place.rank, {}});
 }
 

@@ -61,6 +61,7 @@ struct DecodeGroup {
   bool take_memory(const JoinDecode& message, KvLeasePtr& kv);
   void run_step();
   bool running() const;
+  void count_demand(const StepWork& work) const;
   void let_go(const std::vector<AttemptKey>& keys);
   AttemptLost worker_lost(const AttemptKey& key, bool ready) const;
   void report();
@@ -244,6 +245,7 @@ void DecodeGroup::step_done(const DecodeStepDone& message) {
   rank.awaited = false;
   ++seat.progress;
   let_go(message.ended);
+  count_demand(message.work);
   if (message.compute > slowest.compute) {
     slowest = message;
   }
@@ -252,6 +254,16 @@ void DecodeGroup::step_done(const DecodeStepDone& message) {
     seat.node->metrics.decode_cost.set(*fit);
     seat.node->metrics.decode_turnaround_ns += (seat.node->now() - step_started).count();
     run_step();
+  }
+}
+
+// In the time that a full rank takes for it.
+void DecodeGroup::count_demand(const StepWork& work) const {
+  if (work.rows > 0) {
+    const NodeOptions& options = seat.node->options;
+    const Nanos token = token_work(
+        fit->model(), work.pairs / work.rows, options.decode_batch, options.autoscale.token);
+    seat.node->metrics.demand_ns[kScaledDecode] += token.count() * work.rows;
   }
 }
 

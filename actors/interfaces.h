@@ -22,6 +22,7 @@
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/prefill_rows.h"
 #include "actors/policy/prefill_schedule.h"
+#include "actors/policy/service_demand.h"
 #include "actors/policy/session_tails.h"
 #include "actors/timeline.h"
 #include "kernels/launch_queue.h"
@@ -106,7 +107,7 @@ struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_
 
 // The cluster.
 // wire: a node's supervisor to the membership's owner, every heartbeat; the first one asks to join
-struct NodeBeat { NodeId node; IncarnationId incarnation; EpochId epoch; };
+struct NodeBeat { NodeId node; IncarnationId incarnation; EpochId epoch; ServiceDemand demand{}; };
 struct ViewPublished { ViewPtr view; };  // wire: membership to every supervisor it can reach
 struct RecordRead { Result<transport::ClusterRecord> record; };        // local: store to membership
 struct RecordWritten { ViewPtr view; Result<std::optional<std::uint64_t>> version; };
@@ -139,7 +140,8 @@ struct RequestNoted { RequestId request; std::string tenant; std::uint32_t choic
 struct PrefillPlaced { AttemptKey key; SiteRef site; Nanos first_token{0}; };
 struct PrefillStarted { AttemptKey key; std::uint32_t rank = 0; };  // wire: prefill group
 struct PrefillDone { Handover handover; };                          // wire: prefill worker
-struct DecodePlaced { AttemptKey key; SiteRef site; };              // local: decode balancer
+// local: decode balancer; `step`: how long the rank's steps are predicted to take with it
+struct DecodePlaced { AttemptKey key; SiteRef site; Nanos step{0}; };
 // local: decode balancer, which asked for a move: what it brings, of a step, and costs
 struct DecodeMoving { AttemptKey key; NodeId to; Nanos gain{0}; Nanos cost{0}; };
 // wire: decode worker to router and (local) to its group: out of the batch, its KV on offer for another rank
@@ -353,12 +355,18 @@ using PeerActor = Interface<void(Rewire),
                             void(Outgoing)>;
 
 // One per cluster, on the owner's node.
-using MembershipActor = Interface<void(Tick),
+using MembershipActor = Interface<void(Rewire),
+                                  void(Tick),
                                   void(NodeBeat),
                                   void(NodeLinked),
                                   void(NodeUnlinked),
                                   void(RecordRead),
                                   void(RecordWritten)>;
+
+// Likewise; the membership passes on to it what it hears.
+using AutoscalerActor = Interface<void(Tick),  // plan
+                                  void(NodeBeat),
+                                  void(ViewPublished)>;
 
 // The parts of one node that others may address. Null: the node has no such part, or cannot be
 // reached now. In another process each handle is a local proxy that lives as long as the session.
@@ -379,6 +387,7 @@ struct Wiring {
   NodeId self;
   SupervisorActor supervisor;
   MembershipActor membership;                       // null: another node owns it
+  AutoscalerActor autoscaler;                       // likewise
   std::vector<NodeParts> nodes{1};                  // by NodeId
   std::vector<PrefillWorkerActor> prefill_workers;  // of this node, one per rank
   std::vector<DecodeWorkerActor> decode_workers;    // of this node, one per rank

@@ -21,6 +21,7 @@ struct Owner {
   bool asking = false;                   // the store
   Instant looked{};                      // the last time this part ran
   std::map<NodeId, SupervisorActor> reachable;
+  WiringPtr wiring = std::make_shared<const Wiring>();
 
   void start(ContextPtr context);
   void tick();
@@ -144,6 +145,7 @@ void Owner::beat(const NodeBeat& message) {
     return;
   }
   members->heard(message.node, message.incarnation, node->now());
+  notify(wiring->autoscaler, message);
   if (const auto known = reachable.find(message.node);
       known != reachable.end() && message.epoch < members->view().epoch) {
     tell(known->second);
@@ -168,6 +170,7 @@ MembershipActor::behavior_type membership(MembershipActor::stateful_pointer<Owne
   self->state.me = self;
   send_after(self, Nanos{0}, Tick{});
   return {
+      [self](const Rewire& m) { self->state.wiring = m.wiring; },
       [self](const Tick&) {
         self->state.tick();
         send_after(self, self->state.node->options.health.heartbeat, Tick{});

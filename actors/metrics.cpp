@@ -189,6 +189,52 @@ void append_costs(const CostMetrics& costs, const std::string& stage, std::strin
   }
 }
 
+// One line a role.
+void append_roles(std::string_view name,
+                  std::string_view kind,
+                  std::string_view help,
+                  const std::array<std::int64_t, kScaledRoles>& values,
+                  std::string& out) {
+  append_head(out, name, kind, help);
+  append_value(out, name, "{role=\"prefill\"}", values[kScaledPrefill]);
+  append_value(out, name, "{role=\"decode\"}", values[kScaledDecode]);
+}
+
+void append_demand(const NodeMetrics& metrics, std::string& out) {
+  const auto of_roles = [&metrics](std::atomic<std::int64_t> ScaleMetrics::*value) {
+    std::array<std::int64_t, kScaledRoles> values{};
+    for (std::size_t r = 0; r < values.size(); ++r) {
+      values[r] = (metrics.autoscale[r].*value).load(std::memory_order_relaxed);
+    }
+    return values;
+  };
+  append_roles("shoal_demand_ns_total",
+               "counter",
+               "Device time that was asked for here.",
+               {metrics.demand_ns[kScaledPrefill], metrics.demand_ns[kScaledDecode]},
+               out);
+  append_roles("shoal_autoscale_nodes",
+               "gauge",
+               "Nodes that are up, as the autoscaler counts (on its node).",
+               of_roles(&ScaleMetrics::units),
+               out);
+  append_roles("shoal_autoscale_nodes_wanted",
+               "gauge",
+               "Nodes that there should be.",
+               of_roles(&ScaleMetrics::wanted),
+               out);
+  append_roles("shoal_autoscale_demand_ns",
+               "gauge",
+               "Device time asked for in the whole cluster, a second.",
+               of_roles(&ScaleMetrics::demand_ns),
+               out);
+  append_roles("shoal_autoscale_expected_ns",
+               "gauge",
+               "The same, as expected when a node asked for now is up.",
+               of_roles(&ScaleMetrics::expected_ns),
+               out);
+}
+
 std::string NodeMetrics::text() const {
   std::string out;
   for (const Row& row : kRows) {
@@ -198,6 +244,7 @@ std::string NodeMetrics::text() const {
   append_costs(prefill_cost, "prefill", out);
   append_costs(decode_cost, "decode", out);
   append_hits(kv_hits, out);
+  append_demand(*this, out);
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");
   for (int c = 0; c < kCodeCount; ++c) {
     const std::string label = "{code=\"" + std::string(to_string(static_cast<Code>(c))) + "\"}";

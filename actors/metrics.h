@@ -9,6 +9,7 @@
 
 #include "actors/policy/cost_fit.h"
 #include "actors/policy/prefill_balancer.h"
+#include "actors/policy/service_demand.h"
 #include "schemas/kv_record.h"
 #include "schemas/result.h"
 #include "transport/block_store.h"
@@ -42,6 +43,14 @@ struct CostMetrics {
   Value deep_pair_fs{0};
 };
 
+// What the autoscaler last decided of a role; gauges, zero on other nodes than its own.
+struct ScaleMetrics {
+  std::atomic<std::int64_t> units{0};
+  std::atomic<std::int64_t> wanted{0};
+  std::atomic<std::int64_t> demand_ns{0};    // a second
+  std::atomic<std::int64_t> expected_ns{0};  // likewise
+};
+
 struct NodeMetrics {
   using Value = std::atomic<std::int64_t>;
 
@@ -73,6 +82,10 @@ struct NodeMetrics {
   Value kv_blocks_free{0};     // gauge
   Value kv_sequences{0};       // gauge
   Value kv_sequences_free{0};  // gauge
+
+  // Device time asked for, see policy/service_demand.h, and what the autoscaler made of it.
+  std::array<Value, kScaledRoles> demand_ns{};
+  std::array<ScaleMetrics, kScaledRoles> autoscale{};
 
   // What its steps cost.
   CostMetrics prefill_cost;

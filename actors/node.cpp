@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/actor_wait.h"
+#include "actors/autoscaler.h"
 #include "actors/context.h"
 #include "actors/decode_balancer.h"
 #include "actors/decode_group.h"
@@ -15,6 +16,7 @@
 #include "actors/kv_client.h"
 #include "actors/membership.h"
 #include "actors/peer.h"
+#include "actors/policy/rows.h"
 #include "actors/prefill_balancer.h"
 #include "actors/prefill_group.h"
 #include "actors/prefill_worker.h"
@@ -68,6 +70,32 @@ DecodeMoveCost move_cost(const config::Decode& decode, const kernels::ModelShape
           .token_ps = token_bytes * 1'000'000'000'000 / decode.move_bytes_per_s()};
 }
 
+AutoscaleOptions autoscale_options(const config::Autoscale& autoscale) {
+  const auto shape = [&autoscale](std::int64_t target, auto least, auto most, auto spares) {
+    return PoolShape{.ranks = 1,  // a node has one device
+                     .target_permille = static_cast<int>(target),
+                     .limit_permille = static_cast<int>(autoscale.limit_permille()),
+                     .least = least,
+                     .most = std::max(least, most),
+                     .spares = spares};
+  };
+  return {.policy = find_row(autoscale_policies(), autoscale.policy()),
+          .provisioner = find_row(provisioner_rows(), autoscale.provisioner()),
+          .timing = {milliseconds(autoscale.bucket_ms()),
+                     milliseconds(autoscale.provisioning_ms()),
+                     milliseconds(autoscale.hold_ms()),
+                     milliseconds(autoscale.outage_ms())},
+          .token = milliseconds(autoscale.token_ms()),
+          .prefill = shape(autoscale.prefill_permille(),
+                           autoscale.prefill_least(),
+                           autoscale.prefill_most(),
+                           autoscale.prefill_spares()),
+          .decode = shape(autoscale.decode_permille(),
+                          autoscale.decode_least(),
+                          autoscale.decode_most(),
+                          autoscale.decode_spares())};
+}
+
 NodeOptions node_options(const Config& config) {
   const auto& prefill = config.prefill();
   const auto& decode = config.decode();
@@ -86,7 +114,7 @@ NodeOptions node_options(const Config& config) {
   options.prefill_queue = static_cast<std::size_t>(prefill.queue());
   options.prefill_group_queue = prefill.group_queue();
   options.decode_batch = decode.max_batch();
-  options.decode_policy = find_decode_policy(decode.policy());
+  options.decode_policy = find_row(decode_policies(), decode.policy());
   options.decode_move_pause = milliseconds(decode.move_pause_ms());
   options.decode_queue = static_cast<std::size_t>(decode.queue());
   options.ceiling = static_cast<std::size_t>(request.ceiling());
@@ -107,6 +135,7 @@ NodeOptions node_options(const Config& config) {
   options.kv_load = milliseconds(config.kv().load_ms());
   options.kv_hedge = milliseconds(config.kv().hedge_ms());
   options.tails = {Bytes(config.kv().tail_bytes()), milliseconds(config.kv().tail_ms())};
+  options.autoscale = autoscale_options(config.autoscale());
   options.kv_quota.bytes = Bytes(config.kv().tenant_bytes());
   return options;
 }
@@ -154,6 +183,7 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
     return spawn_peer(system, node, supervisor, remote);
   };
   blueprint.membership = [&system, node] { return spawn_membership(system, node); };
+  blueprint.autoscaler = [&system, node] { return spawn_autoscaler(system, node); };
   return blueprint;
 }
 

@@ -142,7 +142,8 @@ SupervisorActor::behavior_type supervisor(Pointer<SupervisorActor> self, Proxy p
 
 MembershipActor::behavior_type membership(Pointer<MembershipActor> self, Proxy proxy) {
   self->state = std::move(proxy);
-  return {stays<Tick>(),
+  return {stays<Rewire>(),
+          stays<Tick>(),
           forwards<NodeBeat>(self),
           stays<NodeLinked>(),
           stays<NodeUnlinked>(),

@@ -156,6 +156,7 @@ void Router::kv_shortened(const KvShortened& message) {
 void Router::place(LedgerEntry& entry, const KvFound& found) {
   Placement placement = make_placement(entry.submission, limits, price(), found);
   placement.router = seat.wiring->self;
+  seat.node->metrics.demand_ns[kScaledPrefill] += placement.work.count();
   entry.placement = std::make_shared<const Placement>(std::move(placement));
   tell_basis_changed(seat, entry);
   on(entry.key(), RequestEvent::kAccepted, {.fields = timeline_fields(*entry.placement)});
@@ -226,7 +227,8 @@ void Router::decode_placed(const DecodePlaced& message) {
   if (LedgerEntry* entry = find(message.key)) {
     entry->decode = message.site;
     const TimelineFields fields = {{"to_node", message.site.node.value},
-                                   {"handover", entry->handovers}};
+                                   {"handover", entry->handovers},
+                                   {"step_ns", message.step.count()}};
     if (entry->state == RequestState::kHandingOver) {
       // The group before had no room.
       note(seat, *entry, seat.wiring->self, "decode_placed", fields);

@@ -36,6 +36,8 @@ std::string name(std::uint32_t part) {
       return "kv_client";
     case kMembership:
       return "membership";
+    case kAutoscaler:
+      return "autoscaler";
     default:
       return "peer." + std::to_string(part - kFirstPeer);
   }
@@ -113,6 +115,7 @@ struct Supervisor {
       end_actor(peer);
     }
     end_actor(wiring.membership);
+    end_actor(wiring.autoscaler);
   }
 
   void start();
@@ -134,6 +137,7 @@ struct Supervisor {
   NodeRoles reached_at(NodeId id) const;
   void start_peer(NodeId remote);
   void start_membership();
+  void start_autoscaler();
   void begin_life();
   void beat() const;
   bool is_given_up() const;
@@ -198,6 +202,7 @@ void Supervisor::start_cluster() {
   links.resize(wiring.nodes.size());
   begin_life();
   if (node->cluster->topology.owner == wiring.self) {
+    start_autoscaler();
     start_membership();
   }
   for (std::uint32_t n = 0; n < peers.size(); ++n) {
@@ -226,6 +231,12 @@ void Supervisor::start_membership() {
   notify(owner, NodeLinked{wiring.self, me});
 }
 
+void Supervisor::start_autoscaler() {
+  wiring.autoscaler = blueprint.autoscaler();
+  monitors.watch(wiring.autoscaler, part::kAutoscaler);
+  notify(wiring.autoscaler, ViewPublished{view});
+}
+
 void Supervisor::start_peer(NodeId remote) {
   peers[remote.value] = blueprint.peer(me, remote);
   monitors.watch(peers[remote.value], part::kFirstPeer + remote.value);
@@ -241,7 +252,11 @@ void Supervisor::begin_life() {
 }
 
 void Supervisor::beat() const {
-  notify(owner, NodeBeat{wiring.self, IncarnationId{node->cluster->incarnation}, view->epoch});
+  NodeBeat message{wiring.self, IncarnationId{node->cluster->incarnation}, view->epoch};
+  for (std::size_t r = 0; r < message.demand.ns.size(); ++r) {
+    message.demand.ns[r] = node->metrics.demand_ns[r];
+  }
+  notify(owner, message);
 }
 
 void Supervisor::build_pipeline() {
@@ -280,6 +295,7 @@ void Supervisor::tell_wiring() {
   const Rewire message{std::make_shared<const Wiring>(wiring)};
   for_each_pipeline_part([&message](const auto& actor, std::uint32_t) { notify(actor, message); });
   notify(here().gateway, message);
+  notify(wiring.membership, message);
   for (const PeerActor& peer : peers) {
     notify(peer, message);
   }
@@ -307,6 +323,7 @@ void Supervisor::see(const ViewPublished& message) {
   for (const PeerActor& peer : peers) {
     notify(peer, PeerView{view});
   }
+  notify(wiring.autoscaler, message);
   beat();
 }
 
@@ -395,6 +412,9 @@ void Supervisor::lose(std::uint32_t lost, const std::string& reason) {
     start_membership();
     tell_wiring();
     reset_links("the membership was restarted");
+  } else if (lost == part::kAutoscaler) {
+    start_autoscaler();
+    tell_wiring();
   } else if (lost >= part::kFirstPeer) {
     const NodeId remote{lost - part::kFirstPeer};
     drop_node(remote);
@@ -564,6 +584,9 @@ void Supervisor::end_part(const EndPart& message) {
   }
   if (message.part == "membership") {
     end_actor(wiring.membership);
+  }
+  if (message.part == "autoscaler") {
+    end_actor(wiring.autoscaler);
   }
   for (std::uint32_t n = 0; n < peers.size(); ++n) {
     if (part::name(part::kFirstPeer + n) == message.part) {

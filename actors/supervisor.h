@@ -38,7 +38,8 @@ constexpr std::uint32_t count(std::size_t ranks) {
 
 // Not pinged: they are watched for their end only.
 inline constexpr std::uint32_t kMembership = 1U << 30;
-inline constexpr std::uint32_t kFirstPeer = kMembership + 1;  // plus the other node's NodeId
+inline constexpr std::uint32_t kAutoscaler = kMembership + 1;
+inline constexpr std::uint32_t kFirstPeer = kAutoscaler + 1;  // plus the other node's NodeId
 
 std::string name(std::uint32_t part);
 }  // namespace part
@@ -51,6 +52,7 @@ struct Blueprint {
   std::function<DecodeWorkerActor(std::uint32_t rank)> decode_worker;
   std::function<PeerActor(const SupervisorActor&, NodeId)> peer;
   std::function<MembershipActor()> membership;
+  std::function<AutoscalerActor()> autoscaler;
 };
 
 SupervisorActor spawn_supervisor(caf::actor_system& system,

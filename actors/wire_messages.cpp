@@ -522,13 +522,21 @@ std::string encode(const NodeBeat& message, Instant) {
   out.set_node(message.node.value);
   out.set_incarnation(message.incarnation.value);
   out.set_epoch(message.epoch.value);
+  out.set_prefill_demand_ns(message.demand.ns[kScaledPrefill]);
+  out.set_decode_demand_ns(message.demand.ns[kScaledDecode]);
   return out.SerializeAsString();
 }
 
 template <>
 Result<NodeBeat> decode(std::string_view bytes, Instant) {
   TRY(const wire::NodeBeat in, parse<wire::NodeBeat>(bytes, "node beat"));
-  return NodeBeat{NodeId{in.node()}, IncarnationId{in.incarnation()}, EpochId{in.epoch()}};
+  if (in.prefill_demand_ns() < 0 || in.decode_demand_ns() < 0) {
+    return corrupt("demand");
+  }
+  return NodeBeat{NodeId{in.node()},
+                  IncarnationId{in.incarnation()},
+                  EpochId{in.epoch()},
+                  {{in.prefill_demand_ns(), in.decode_demand_ns()}}};
 }
 
 std::string encode(const View& view) {

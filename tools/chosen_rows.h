@@ -1,11 +1,11 @@
 // The rows of a registry of policies that a command line names.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "actors/policy/rows.h"
 #include "schemas/result.h"
 
 namespace shoal::tools {
@@ -24,13 +24,12 @@ Result<std::vector<const Row*>> chosen_rows(std::span<const Row> rows,
     }
   }
   for (const std::string& name : names) {
-    const auto row =
-        std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
-    if (row == rows.end()) {
+    const Row* row = find_row(rows, name);
+    if (row == nullptr) {
       return fail(Code::kMisconfigured,
                   std::string(flag) + ": no '" + name + "'; there are" + known);
     }
-    found.push_back(&*row);
+    found.push_back(row);
   }
   return found;
 }

@@ -155,10 +155,4 @@ std::span<const DecodeRow> decode_policies() {
   return kRows;
 }
 
-const DecodeRow* find_decode_policy(std::string_view name) {
-  const auto row = std::find_if(
-      kRows.begin(), kRows.end(), [name](const DecodeRow& known) { return known.name == name; });
-  return row == kRows.end() ? nullptr : &*row;
-}
-
 }  // namespace shoal

@@ -49,7 +49,4 @@ struct DecodeRow {
 
 std::span<const DecodeRow> decode_policies();
 
-// Null: there is none of that name.
-const DecodeRow* find_decode_policy(std::string_view name);
-
 }  // namespace shoal

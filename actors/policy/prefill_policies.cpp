@@ -8,6 +8,7 @@
 
 #include "actors/policy/draw.h"
 #include "actors/policy/rendezvous.h"
+#include "actors/policy/rows.h"
 
 namespace shoal {
 namespace {
@@ -275,9 +276,7 @@ std::span<const PrefillPolicyRow> prefill_policies() {
 }
 
 const PrefillPolicyRow* find_prefill_policy(std::string_view name) {
-  const auto row = std::find_if(
-      kRows.begin(), kRows.end(), [name](const PrefillPolicyRow& r) { return r.name == name; });
-  return row == kRows.end() ? nullptr : &*row;
+  return find_row(prefill_policies(), name);
 }
 
 }  // namespace shoal

@@ -65,6 +65,7 @@ constexpr Row kRows[] = {
     {"peer_lost", "part.lost", {"part=peer"}},
     {"kv_client_lost", "part.lost", {"part=kv_client"}},
     {"membership_lost", "part.lost", {"part=membership"}},
+    {"autoscaler_lost", "part.lost", {"part=autoscaler"}},
     {"pipeline_rebuilt", "pipeline.rebuilt", {}},
     {"worker_replaced", "worker.replaced", {}},
     {"kv_hit", "blocks.loaded", {}},

@@ -68,6 +68,7 @@ std::vector<std::string> parts_of(const Breakable& there, std::uint32_t node) {
   }
   if (node == 0) {
     parts.emplace_back("membership");
+    parts.emplace_back("autoscaler");
   }
   for (std::uint32_t other = 0; other < there.nodes.size(); ++other) {
     if (other != node) {

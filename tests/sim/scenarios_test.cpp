@@ -210,6 +210,7 @@ TEST_CASE("the end of a part that a node has not is refused with the parts that 
   for (const std::string fault : {"part: \"gateway\"",
                                   "part: \"prefill_balancer.3\"",
                                   "part: \"membership\"",
+                                  "part: \"autoscaler\"",
                                   "part: \"peer.1\"",
                                   "part: \"decode_worker.0\" node: 1"}) {
     CHECK(refused_fault("kind: END_PART " + fault) == "accepted");
