@@ -17,15 +17,15 @@ ShardInbox* ShardTable::find(std::uint32_t shard) const {
   return it == inboxes_.end() ? nullptr : it->second;
 }
 
-void OpenAnswers::set(std::size_t count) {
+void OpenWork::add(std::int64_t change) {
   {
     const std::lock_guard lock(mutex_);
-    count_ = count;
+    count_ += change;
   }
   changed_.notify_all();
 }
 
-bool OpenAnswers::wait_until_none(Nanos limit) const {
+bool OpenWork::wait_until_none(Nanos limit) const {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [this] { return count_ == 0; });
 }

@@ -122,17 +122,17 @@ class ShardTable {
   std::map<std::uint32_t, ShardInbox*> inboxes_;
 };
 
-// How many answers the gateway still owes; a drain waits for none.
-class OpenAnswers {
+// What a drain waits for: answers that the gateway owes, sequences of the groups, KV on offer.
+class OpenWork {
  public:
-  void set(std::size_t count);
-  // False: some are left after `limit`.
+  void add(std::int64_t change);
+  // False: some is left after `limit`.
   bool wait_until_none(Nanos limit) const;
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::size_t count_ = 0;
+  std::int64_t count_ = 0;
 };
 
 // What prefill costs, as the last report of a prefill group says: written by the balancers, read by
@@ -173,9 +173,10 @@ struct NodeContext {
   EventLog log;
   NodeMetrics metrics;
   ShardTable shards;
-  OpenAnswers open;
+  OpenWork open;
   HealthBoard health;
   TimelineBoard timelines;
+  std::atomic<bool> draining{false};        // the process ends when its work is over
   std::atomic<bool> serving{true};          // false once and for all when the supervisor gave up
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
@@ -193,6 +194,31 @@ struct NodeContext {
 };
 
 using ContextPtr = std::shared_ptr<NodeContext>;
+
+// One part's share of the open work, which goes with the part.
+class OpenCount {
+ public:
+  OpenCount() = default;
+
+  ~OpenCount() { set(0); }
+
+  OpenCount(const OpenCount&) = delete;
+  OpenCount& operator=(const OpenCount&) = delete;
+
+  void start(ContextPtr node) { node_ = std::move(node); }
+
+  void set(std::size_t count) {
+    const auto now = static_cast<std::int64_t>(count);
+    if (node_ != nullptr && now != told_) {
+      node_->open.add(now - told_);
+      told_ = now;
+    }
+  }
+
+ private:
+  ContextPtr node_;
+  std::int64_t told_ = 0;
+};
 
 // A part's place in the node: who it is, whom it knows, and what it finished.
 struct PartSeat {

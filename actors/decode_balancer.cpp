@@ -21,6 +21,8 @@ namespace {
 
 // A rank that does not answer a request to move an answer by then keeps it.
 constexpr Nanos kMoveAwaited = std::chrono::seconds(10);
+// Answers that are asked to leave nodes that drain, at once.
+constexpr std::int64_t kMostLeaving = 16;
 // How fast the mean of steps that answers take follows: one part in so many.
 constexpr std::int64_t kMeanWeight = 16;
 
@@ -93,6 +95,7 @@ struct DecodeBalancer {
   bool go_on(const Handover& handover);
   void forget_moves();
   void move_one();
+  void leave_draining();
   void ask(const AttemptKey& key, const Place& to, const DecodeMove& move);
 };
 
@@ -195,6 +198,7 @@ void DecodeBalancer::report(const DecodeLoad& message) {
     site.on_the_way.pop_front();
   }
   dispatch();
+  leave_draining();
   move_one();
 }
 
@@ -222,13 +226,14 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
     first[n] = ranks.size();
     for (std::uint32_t r = 0; r < sites[n].load.ranks.size(); ++r) {
       const DecodeRankLoad& load = sites[n].load.ranks[r];
-      ranks.push_back({.alive = static_cast<bool>(seat.wiring->nodes[n].decode_group),
-                       .device = static_cast<std::uint32_t>(ranks.size()),
-                       .live = load.others,
-                       .kv_tokens = load.others_tokens,
-                       .room = load.room,
-                       .blocks = load.blocks,
-                       .avoided = seat.node->now() < sites[n].avoided_until});
+      ranks.push_back(
+          {.alive = static_cast<bool>(seat.wiring->nodes[n].decode_group),
+           .device = static_cast<std::uint32_t>(ranks.size()),
+           .live = load.others,
+           .kv_tokens = load.others_tokens,
+           .room = load.room,
+           .blocks = load.blocks,
+           .avoided = sites[n].load.draining || seat.node->now() < sites[n].avoided_until});
       places.push_back({NodeId{n}, r});
     }
   }
@@ -402,6 +407,37 @@ void DecodeBalancer::move_one() {
       state, answers, *cost, seat.node->options.decode_batch, seat.node->options.decode_move);
   if (move) {
     ask(keys[move->answer], places[move->to], *move);
+  }
+}
+
+// Answers of a node that drains go where there is room, whatever it costs; those for which there is
+// none end where they are.
+void DecodeBalancer::leave_draining() {
+  std::int64_t moving = std::count_if(placed.begin(), placed.end(), [](const auto& entry) {
+    return entry.second.move.has_value();
+  });
+  for (auto& [key, entry] : placed) {
+    if (moving >= kMostLeaving) {
+      return;
+    }
+    if (entry.move || !sites[entry.site.node.value].load.draining) {
+      continue;
+    }
+    std::vector<Place> places;
+    std::vector<DecodeRank> others = ranks(places);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      others[i].alive = others[i].alive && !sites[places[i].node.value].load.draining;
+    }
+    const DecodeNeed need{.device = {},
+                          .blocks = entry.handover.placement->blocks,
+                          .tokens = entry.handover.position,
+                          .tie = key.request.value};
+    const DecodePlacement placement = policy->place(others, need, seat.node->options.decode_batch);
+    if (!placement.choice) {
+      return;
+    }
+    ask(key, places[placement.choice->rank], {});
+    ++moving;
   }
 }
 

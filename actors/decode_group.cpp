@@ -38,9 +38,11 @@ struct DecodeGroup {
   std::vector<Rank> ranks;
   Monitors<std::uint32_t> monitors;
   std::map<AttemptKey, Held> held;
+  OpenCount open;
   std::vector<std::uint64_t> received;  // hand-overs, by router's NodeId
   KvRoom told;                          // free memory in the last report
   StepId told_step;                     // likewise
+  bool told_draining = false;           // likewise
   StepId step;
   Instant step_started{};
   std::optional<CostFit> fit;
@@ -70,6 +72,7 @@ struct DecodeGroup {
 };
 
 void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
+  open.start(node);
   seat = {.part = part, .node = std::move(node)};
   ranks.resize(seat.node->devices.size());
   fit.emplace(seat.node->options.decode_cost);
@@ -120,7 +123,7 @@ void DecodeGroup::rewire(const Rewire& message) {
 void DecodeGroup::tick() {
   const KvRoom now = room();
   if (now.blocks > told.blocks || now.sequences > told.sequences ||
-      step.value >= told_step.value + kStepsTold) {
+      step.value >= told_step.value + kStepsTold || seat.node->draining != told_draining) {
     report();
   }
 }
@@ -324,8 +327,10 @@ KvRoom DecodeGroup::room() const {
 }
 
 void DecodeGroup::report() {
+  open.set(held.size());
   told = room();
   told_step = step;
+  told_draining = seat.node->draining;
   for (std::uint32_t n = 0; n < received.size(); ++n) {
     if (!seat.wiring->nodes[n].decode_balancer) {
       continue;
@@ -334,7 +339,8 @@ void DecodeGroup::report() {
                     std::vector<DecodeRankLoad>(ranks.size()),
                     received[n],
                     fit->report(),
-                    step.value};
+                    step.value,
+                    told_draining};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
       load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};

@@ -397,6 +397,7 @@ DecodeWorkerActor::behavior_type decode_worker(
   self->state.seat = {.part = part, .node = std::move(node)};
   self->state.rank = rank;
   self->state.me = self;
+  self->state.departures.count_as_open(self->state.seat.node);
   if (self->state.seat.node->transport() != nullptr) {
     send_after(self, self->state.seat.node->options.tick, Tick{});
   }

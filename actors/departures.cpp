@@ -15,6 +15,7 @@ void Departures::copy_out(const PartSeat& seat,
   const Placement& placement = *handover.placement;
   leaving_.insert_or_assign(
       placement.key(), Leaving{placement.submission, placement.router, handover.buffer, nullptr});
+  open_.set(leaving_.size());
   kernels::Launcher& launcher = *seat.node->devices[handover.rank].launcher;
   kernels::KvExport copy{.queue = queue,
                          .sequence = handover.kv->sequence(),
@@ -48,14 +49,20 @@ std::optional<Result<void>> Departures::offer(const PartSeat& seat, const KvExpo
         std::make_unique<BufferOffer>(*seat.node->transport(), message.handover.buffer);
   } else {
     leaving_.erase(entry);
+    open_.set(leaving_.size());
   }
   return offered;
+}
+
+void Departures::release(const AttemptKey& key) {
+  leaving_.erase(key);
+  open_.set(leaving_.size());
 }
 
 void Departures::release(const AttemptKey& key, BufferKey buffer) {
   const auto entry = leaving_.find(key);
   if (entry != leaving_.end() && entry->second.buffer == buffer) {
-    leaving_.erase(entry);
+    release(key);
   }
 }
 
@@ -63,11 +70,13 @@ void Departures::lose_routers(const Wiring& before, const Wiring& now) {
   std::erase_if(leaving_, [&before, &now](const auto& entry) {
     return now.lost(before.site(entry.second.router));
   });
+  open_.set(leaving_.size());
 }
 
 void Departures::expire(Instant now) {
   std::erase_if(leaving_,
                 [now](const auto& entry) { return now >= entry.second.submission->deadline; });
+  open_.set(leaving_.size());
 }
 
 }  // namespace shoal

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "actors/buffer_offer.h"
 #include "actors/context.h"
@@ -19,6 +20,9 @@ class Departures {
   // Called on the launch thread.
   using Tell = std::function<void(KvExported)>;
 
+  // They are work that a drain of the node waits for.
+  void count_as_open(ContextPtr node) { open_.start(std::move(node)); }
+
   // Copies it out behind what runs on `queue`, under a buffer of its own; the lease rides with the
   // copy and comes back with what `tell` gets.
   void copy_out(const PartSeat& seat, kernels::Queue queue, Handover handover, Tell tell);
@@ -26,7 +30,7 @@ class Departures {
   // What `tell` got: puts it on offer. Nothing: released meanwhile. An error: it cannot be fetched.
   std::optional<Result<void>> offer(const PartSeat& seat, const KvExported& message);
 
-  void release(const AttemptKey& key) { leaving_.erase(key); }
+  void release(const AttemptKey& key);
 
   // Another rank has it. A later departure of the same attempt stays.
   void release(const AttemptKey& key, BufferKey buffer);
@@ -47,6 +51,7 @@ class Departures {
 
   std::map<AttemptKey, Leaving> leaving_;
   std::size_t copying_ = 0;
+  OpenCount open_;
 };
 
 }  // namespace shoal

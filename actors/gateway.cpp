@@ -26,6 +26,7 @@ struct Gateway {
 
   PartSeat seat;
   std::map<RequestId, Open> open;
+  OpenCount owed;
   std::map<RequestId, Submit> early;  // while no router can be reached; bounded like `open`
 
   ~Gateway();
@@ -226,13 +227,14 @@ void Gateway::forget(std::map<RequestId, Open>::iterator entry) {
 }
 
 void Gateway::count() {
-  seat.node->open.set(open.size());
+  owed.set(open.size());
   seat.node->metrics.gateway_open = static_cast<std::int64_t>(open.size());
 }
 
 GatewayActor::behavior_type gateway(GatewayActor::stateful_pointer<Gateway> self,
                                     ContextPtr node,
                                     std::uint32_t part) {
+  self->state.owed.start(node);
   self->state.seat = {.part = part, .node = std::move(node)};
   return {
       [self](const Rewire& m) { self->state.rewire(m); },

@@ -184,8 +184,8 @@ struct KvHedge { AttemptKey key; };                                        // it
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
 struct KvReleased {};                             // local: a lease to the group that took it
 // wire: group to balancers, after every change; `received` counts placements of the receiver's router,
-// `blocks` is the whole KV memory of a rank
-struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; CostReport cost{}; };
+// `blocks` is the whole KV memory of a rank; `draining`: the process ends when it has nothing left
+struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; CostReport cost{}; bool draining = false; };
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; KvBytes loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
@@ -202,8 +202,8 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
 // the whole KV memory
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
-// `steps`: that it has run
-struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; };
+// `steps`: that it has run; `draining`: its answers are to go elsewhere
+struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; bool draining = false; };
 struct MoveDecode { AttemptKey key; };  // wire: balancer to group to worker: out of the batch, to another rank
 struct DecodeKept { AttemptKey key; NodeId node; };  // wire: worker or group to balancer: it stays where it is
 // wire: router to group to worker: what it yielded is on another rank, or is wanted no more

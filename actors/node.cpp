@@ -225,7 +225,7 @@ class ActorNode final : public Node {
       refuse(submission, "the node cannot serve: see /health");
       return;
     }
-    if (stopping_ || (draining_ && submission.attempt.value <= 1)) {
+    if (stopping_ || (context_->draining && submission.attempt.value <= 1)) {
       refuse(submission, "the node is stopping: send the request to another one");
       return;
     }
@@ -245,7 +245,7 @@ class ActorNode final : public Node {
   NodeHealth health() const override {
     const HealthLimits& limits = context_->options.health;
     NodeHealth health = context_->health.read(context_->now(), limits.heartbeat * limits.dead);
-    if (draining_ && health.state != PartState::kDead) {
+    if (context_->draining && health.state != PartState::kDead) {
       health.state = PartState::kDraining;
     }
     return health;
@@ -260,8 +260,9 @@ class ActorNode final : public Node {
   }
 
   bool drain(Nanos limit) override {
-    draining_ = true;
-    context_->log.event(LogLevel::kInfo, "node.draining", {{"limit_ns", limit}});
+    if (!context_->draining.exchange(true)) {
+      context_->log.event(LogLevel::kInfo, "node.draining", {{"limit_ns", limit}});
+    }
     return context_->open.wait_until_none(limit);
   }
 
@@ -324,7 +325,6 @@ class ActorNode final : public Node {
   ContextPtr context_;
   GatewayActor gateway_;
   SupervisorActor supervisor_;
-  std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   bool empty_ = false;
 };

@@ -217,7 +217,7 @@ std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placeme
     const Site& site = sites[n];
     instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
     instances[n].holds = site.load.blocks == 0 || blocks_at(n, placement) <= site.load.blocks;
-    instances[n].avoided = seat.node->now() < site.avoided_until;
+    instances[n].avoided = site.load.draining || seat.node->now() < site.avoided_until;
     instances[n].work =
         price_apart(prefill_work(CostModel(site.load.cost.coefficients), placement.span),
                     placement.work,

@@ -59,11 +59,13 @@ struct PrefillGroup {
   Monitors<std::uint32_t> monitors;
   std::map<AttemptKey, Held> held;
   std::map<AttemptKey, Leaving> leaving;
+  OpenCount open;
   std::vector<std::array<std::uint64_t, kPrefillClasses>> received;  // by router's NodeId
   StepId step;
   std::vector<PrefillChunk> chunks;        // of the running step
   Instant step_ends{};                     // as predicted
   std::optional<PrefillStepDone> slowest;  // of the ranks of the running step that are done
+  bool told_draining = false;              // in the last report
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -92,6 +94,7 @@ struct PrefillGroup {
 };
 
 void PrefillGroup::start(ContextPtr node, std::uint32_t part) {
+  open.start(node);
   seat = {.part = part, .node = std::move(node)};
   fit.emplace(seat.node->options.prefill_cost);
   schedule.emplace(fit->model(), seat.node->options.prefill_limits);
@@ -384,7 +387,11 @@ void PrefillGroup::tick() {
   std::erase_if(leaving, [now = seat.node->now()](const auto& entry) {
     return now >= entry.second.placement->submission->deadline;
   });
+  open.set(held.size() + leaving.size());
   run_step();
+  if (seat.node->draining != told_draining) {
+    report();
+  }
 }
 
 void PrefillGroup::give_up(const AttemptKey& key, Error error) {
@@ -408,6 +415,8 @@ std::int64_t PrefillGroup::largest_rank() const {
 }
 
 void PrefillGroup::report() {
+  told_draining = seat.node->draining;
+  open.set(held.size() + leaving.size());
   PrefillBacklog backlog = schedule->backlog();
   for (const auto& [key, work] : held) {
     if (work.loading) {
@@ -423,7 +432,12 @@ void PrefillGroup::report() {
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
       notify(balancer,
-             PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank(), fit->report()});
+             PrefillLoad{seat.wiring->self,
+                         backlog,
+                         received[n],
+                         largest_rank(),
+                         fit->report(),
+                         told_draining});
     }
   }
 }

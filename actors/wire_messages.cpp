@@ -313,6 +313,7 @@ std::string encode(const PrefillLoad& message, Instant) {
   out.set_step_left_ns(message.backlog.step_left.count());
   out.set_blocks(message.blocks);
   put(message.cost, *out.mutable_cost());
+  out.set_draining(message.draining);
   return out.SerializeAsString();
 }
 
@@ -337,6 +338,7 @@ Result<PrefillLoad> decode(std::string_view bytes, Instant) {
   load.backlog.step_left = Nanos{in.step_left_ns()};
   load.blocks = in.blocks();
   load.cost = get(in.cost());
+  load.draining = in.draining();
   return load;
 }
 
@@ -492,6 +494,7 @@ std::string encode(const DecodeLoad& message, Instant) {
   out.set_node(message.node.value);
   out.set_received(message.received);
   out.set_step_count(message.steps);
+  out.set_draining(message.draining);
   put(message.cost, *out.mutable_cost());
   for (const DecodeRankLoad& rank : message.ranks) {
     wire::DecodeRankLoad& entry = *out.add_ranks();
@@ -507,7 +510,8 @@ std::string encode(const DecodeLoad& message, Instant) {
 template <>
 Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
-  DecodeLoad load{NodeId{in.node()}, {}, in.received(), get(in.cost()), in.step_count()};
+  DecodeLoad load{
+      NodeId{in.node()}, {}, in.received(), get(in.cost()), in.step_count(), in.draining()};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
     load.ranks.push_back({rank.others(),
                           rank.others_tokens(),

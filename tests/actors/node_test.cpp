@@ -257,6 +257,7 @@ TEST_CASE("a drain lets open answers finish and refuses new ones") {
   CHECK(world.node().health().state == PartState::kDraining);
   REQUIRE(world.run_until_all_over());
   check_truth(world, {}, id, request);
+  world.settle();
   CHECK(world.node().drain(Nanos{0}));
 }
 

@@ -15,8 +15,8 @@ const CostModel kCost({.step = milliseconds(10), .row_ps = 1'000'000'000});
 }  // namespace
 
 TEST_CASE("a token costs its share of the fullest step that is fast enough") {
-  CHECK(token_work(kCost, 0, 64, milliseconds(50)) == milliseconds(50) / 40);
-  CHECK(token_work(kCost, 0, 20, milliseconds(50)) == milliseconds(30) / 20);
+  CHECK(token_work(kCost, 0, 64, milliseconds(50)) == Nanos{milliseconds(50)} / 40);
+  CHECK(token_work(kCost, 0, 20, milliseconds(50)) == Nanos{milliseconds(30)} / 20);
 }
 
 TEST_CASE("where no step is fast enough a token costs the smallest one") {

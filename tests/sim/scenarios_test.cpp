@@ -281,3 +281,14 @@ TEST_CASE("however a decode rank is chosen, a cluster under faults holds its inv
     }
   }
 }
+
+TEST_CASE("decode nodes that drain hand their answers over, and nothing is computed again") {
+  const auto scenario =
+      read_scenario(SHOAL_SCENARIOS "/decode_nodes_drained_in_turn.txtpb").value();
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    CAPTURE(seed);
+    const Outcome outcome = run_scenario(scenario, {seed, false});
+    CHECK(outcome.counters.contains("answer_moved"));
+    CHECK_FALSE(outcome.counters.contains("second_attempt"));
+  }
+}

@@ -250,7 +250,8 @@ void World::go_on(const Drain& drain) {
     return;
   }
   const std::size_t open = host.life->clients ? host.life->clients->open() : 0;
-  if (host.paused || (open > 0 && now() < drain.limit)) {
+  const bool is_over = open == 0 && host.life->node->drain(Nanos{0});
+  if (host.paused || (!is_over && now() < drain.limit)) {
     timeline_.after(std::chrono::milliseconds(5), [this, drain] { go_on(drain); });
     return;
   }
