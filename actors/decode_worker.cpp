@@ -9,6 +9,7 @@
 
 #include "actors/departures.h"
 #include "actors/kv_image.h"
+#include "actors/policy/token_rules.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
 #include "schemas/checksum.h"
@@ -124,16 +125,22 @@ void DecodeWorker::fetched(const KvFetched& message) {
     lose_arriving(message.key, message.image.error());
     return;
   }
-  const Handover& handover = arriving.at(message.key).order.handover;
+  Handover& handover = arriving.at(message.key).order.handover;
   if (const auto checked = check_kv_image(handover, **message.image); !checked) {
     lose_arriving(message.key, checked.error());
     return;
   }
+  auto front = front_of_kv_image(**message.image);
+  if (!front) {
+    lose_arriving(message.key, front.error());
+    return;
+  }
+  handover.seen = std::move(front->seen);
   kernels::KvImport copy{.queue = kernels::Queue::kDecode,
                          .sequence = handover.kv->sequence(),
                          .blocks = handover.kv->table(handover.position),
                          .image = *message.image,
-                         .offset = kKvImageHeader,
+                         .offset = front->device,
                          .done = {}};
   // The lease rides with the copy: no block is given away under it, whoever dies.
   copy.done = [worker = me, key = message.key, arrival = message.arrival, lease = handover.kv](
@@ -286,7 +293,7 @@ kernels::RowRun DecodeWorker::row_run(const Handover& sequence) const {
   run.decoder_floor = sequence.placement->basis.tail_start;
   run.blocks = sequence.kv->table(sequence.position + 1);
   run.sample = true;
-  run.sampling = sample_spec(*sequence.placement, sequence.answered);
+  run.sampling = sample_spec(*sequence.placement, sequence.answered, sequence.seen);
   return run;
 }
 
@@ -369,6 +376,7 @@ bool DecodeWorker::advance(Handover& sequence,
   ++sequence.position;
   ++sequence.answered;
   sequence.token = result.token;
+  add_token(sequence.seen, placement.submission->sampling, result.token);
   TokenRun run = token_run(placement, result, sequence.position, sequence.answered);
   const Finish finish = run.finish;
   batches.add(*placement.submission, std::move(run));

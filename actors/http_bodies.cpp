@@ -105,6 +105,25 @@ Result<std::vector<TokenId>> ids_of_text_or_messages(const JsonValue& body,
   return encode_prompt(*model.tokenizer, render_chat(chat, *model.profile));
 }
 
+std::vector<TokenId> ids_of(const std::vector<std::pair<TokenId, float>>& biases) {
+  std::vector<TokenId> ids;
+  for (const auto& [id, bias] : biases) {
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// At the beginning of a word and behind a space: other tokens.
+std::vector<std::vector<TokenId>> bad_word_tokens(const std::vector<std::string>& words,
+                                                  const Tokenizer& tokenizer) {
+  std::vector<std::vector<TokenId>> tokens;
+  for (const std::string& word : words) {
+    tokens.push_back(tokenizer.encode(word));
+    tokens.push_back(tokenizer.encode(" " + word));
+  }
+  return tokens;
+}
+
 }  // namespace
 
 Result<void> check_model(const std::string& name, const ServedModel& model) {
@@ -125,6 +144,8 @@ Result<AnswerPlan> make_plan(std::vector<TokenId> prompt,
   AnswerPlan plan;
   plan.sampling = sampling;
   TRY_VOID(check_in_vocabulary("stop_token_ids", sampling.stop_token_ids, context.model));
+  TRY_VOID(check_in_vocabulary("logit_bias", ids_of(sampling.logit_bias), context.model));
+  plan.sampling.bad_words = bad_word_tokens(serving.bad_words, *context.model.tokenizer);
   TRY_VOID(fit_context(std::ssize(prompt), default_max_tokens, context.model, plan.sampling));
   if (plan.sampling.min_tokens > plan.sampling.max_tokens) {
     return bad_field("min_tokens",

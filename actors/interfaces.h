@@ -91,6 +91,7 @@ struct Handover {
   TokenId token = 0;
   std::int64_t answered = 0;  // tokens of the answer so far, `token` included
   KvChain chain{};            // up to `position`, if its blocks are stored
+  TokenTallyPtr seen{};       // `token` included; in another process it comes with the buffer
 
   AttemptKey key() const { return placement->key(); }
 };

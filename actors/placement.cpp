@@ -28,15 +28,6 @@ Result<void> check_tokens(const Submission& submission, const PlacementLimits& l
   return {};
 }
 
-Result<void> check_sampling(const Sampling& sampling) {
-  if (sampling.frequency_penalty != 0 || sampling.presence_penalty != 0 ||
-      sampling.repetition_penalty != 1 || !sampling.logit_bias.empty()) {
-    return fail(Code::kInvalid,
-                "penalties and logit_bias are not supported by this version: leave them out");
-  }
-  return {};
-}
-
 }  // namespace
 
 Reach reach_of(const kernels::ModelShape& shape) {
@@ -101,7 +92,6 @@ Result<void> check_submission(const Submission& submission, const PlacementLimit
                     std::to_string(limits.context));
   }
   TRY_VOID(check_tokens(submission, limits));
-  TRY_VOID(check_sampling(submission.sampling));
   const std::int64_t answer =
       answer_ceiling(prompt, submission.sampling.max_tokens, limits.context);
   if (std::ssize(submission.forced) >= answer) {

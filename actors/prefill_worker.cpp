@@ -11,6 +11,7 @@
 
 #include "actors/departures.h"
 #include "actors/policy/prefill_rows.h"
+#include "actors/policy/token_rules.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
 #include "schemas/checksum.h"
@@ -143,7 +144,10 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   run.blocks = order.kv->table(rows.first + rows.count);
   run.sample = rows.samples;
   if (rows.samples) {
-    run.sampling = sample_spec(placement, static_cast<std::int64_t>(submission.forced.size()));
+    run.sampling =
+        sample_spec(placement,
+                    static_cast<std::int64_t>(submission.forced.size()),
+                    tally_of(submission.sampling, *submission.prompt, submission.forced));
   }
   return run;
 }
@@ -228,18 +232,21 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   if (run.finish != Finish::kNone) {
     outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
-    outcome.ready.push_back(
-        {.placement = order.placement,
-         .kv = order.kv,
-         .node = seat.wiring->self,
-         .rank = rank,
-         .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
-         .position = placement.span.total,
-         .token = result.token,
-         .answered = answered,
-         .chain = placement.kv == nullptr
-                      ? KvChain{}
-                      : chain_of(*placement.kv, *placement.submission, lineage)});
+    const Submission& submission = *placement.submission;
+    TokenTallyPtr seen = tally_of(submission.sampling, *submission.prompt, submission.forced);
+    add_token(seen, submission.sampling, result.token);
+    outcome.ready.push_back({.placement = order.placement,
+                             .kv = order.kv,
+                             .node = seat.wiring->self,
+                             .rank = rank,
+                             .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
+                             .position = placement.span.total,
+                             .token = result.token,
+                             .answered = answered,
+                             .chain = placement.kv == nullptr
+                                          ? KvChain{}
+                                          : chain_of(*placement.kv, *placement.submission, lineage),
+                             .seen = std::move(seen)});
   }
   seat.node->log.event(
       LogLevel::kDebug,

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "actors/policy/answer_end.h"
+#include "actors/policy/token_rules.h"
 
 namespace shoal {
 
-kernels::SampleSpec sample_spec(const Placement& placement, std::int64_t answered) {
+kernels::SampleSpec sample_spec(const Placement& placement,
+                                std::int64_t answered,
+                                const TokenTallyPtr& seen) {
   const Submission& submission = *placement.submission;
   const Sampling& sampling = submission.sampling;
   kernels::SampleSpec spec;
@@ -18,7 +21,14 @@ kernels::SampleSpec sample_spec(const Placement& placement, std::int64_t answere
   spec.seed = sampling.seed;
   spec.choice = submission.choice;
   spec.top_logprobs = sampling.logprobs;
+  spec.repetition_penalty = sampling.repetition_penalty;
+  spec.frequency_penalty = sampling.frequency_penalty;
+  spec.presence_penalty = sampling.presence_penalty;
+  spec.seen = seen;
+  spec.bias = sampling.logit_bias;
   spec.forbidden = forbidden_tokens(placement.rules, answered);
+  const std::vector<TokenId> ends = ends_of_bad_words(sampling, seen.get());
+  spec.forbidden.insert(spec.forbidden.end(), ends.begin(), ends.end());
   return spec;
 }
 

@@ -13,7 +13,9 @@
 namespace shoal {
 
 // How the next token of an answer that has `answered` tokens is chosen.
-kernels::SampleSpec sample_spec(const Placement& placement, std::int64_t answered);
+kernels::SampleSpec sample_spec(const Placement& placement,
+                                std::int64_t answered,
+                                const TokenTallyPtr& seen);
 
 // `result.token` became token number `answered` of the answer, at `position` of the sequence.
 TokenRun token_run(const Placement& placement,

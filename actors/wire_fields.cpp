@@ -75,6 +75,9 @@ void put(const Sampling& sampling, wire::Sampling& out) {
                                        sampling.stop_token_ids.end());
   out.set_ignore_eos(sampling.ignore_eos);
   out.set_logprobs(sampling.logprobs);
+  for (const std::vector<TokenId>& word : sampling.bad_words) {
+    out.add_bad_words()->mutable_tokens()->Assign(word.begin(), word.end());
+  }
 }
 
 Sampling get(const wire::Sampling& in) {
@@ -96,6 +99,11 @@ Sampling get(const wire::Sampling& in) {
   sampling.stop_token_ids.assign(in.stop_token_ids().begin(), in.stop_token_ids().end());
   sampling.ignore_eos = in.ignore_eos();
   sampling.logprobs = in.logprobs();
+  for (const wire::BadWord& word : in.bad_words()) {
+    if (word.tokens_size() > 0) {
+      sampling.bad_words.emplace_back(word.tokens().begin(), word.tokens().end());
+    }
+  }
   return sampling;
 }
 

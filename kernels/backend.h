@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/expert_port.h"
@@ -18,6 +19,7 @@
 #include "kernels/sampler.h"
 #include "schemas/ids.h"
 #include "schemas/result.h"
+#include "schemas/token_tally.h"
 #include "schemas/units.h"
 
 namespace shoal::kernels {
@@ -48,7 +50,12 @@ struct SampleSpec {
   std::uint64_t seed = 0;
   std::uint32_t choice = 0;        // index of the answer within its request (n > 1)
   int top_logprobs = -1;           // -1: none; 0..20: that many besides the chosen token's
-  std::vector<TokenId> forbidden;  // -inf before anything else (end tokens below min_tokens)
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  TokenTallyPtr seen;              // null: there are no penalties
+  std::vector<std::pair<TokenId, float>> bias;
+  std::vector<TokenId> forbidden;  // -inf (end tokens below min_tokens, ends of bad words)
 };
 
 enum class Stack : std::uint8_t {

@@ -66,6 +66,47 @@ void forbid(std::vector<float>& logits, std::span<const TokenId> ids) {
   }
 }
 
+// Of the token's logit; ids outside the vocabulary are nobody's.
+template <class Change>
+void change(std::vector<float>& logits, TokenId id, Change by) {
+  if (id >= 0 && static_cast<std::size_t>(id) < logits.size()) {
+    float& logit = logits[static_cast<std::size_t>(id)];
+    logit = by(logit);
+  }
+}
+
+void penalise_repetition(const SamplerInput& in, std::vector<float>& logits) {
+  const auto penalise = [&in, &logits](TokenId id) {
+    change(logits, id, [&in](float z) {
+      return z > 0 ? z / in.repetition_penalty : z * in.repetition_penalty;
+    });
+  };
+  static const std::vector<TokenId> kNone;
+  const std::vector<TokenId>& prompt = in.seen->prompt ? *in.seen->prompt : kNone;
+  std::for_each(prompt.begin(), prompt.end(), penalise);
+  for (const auto& [id, count] : in.seen->answer) {
+    if (!std::binary_search(prompt.begin(), prompt.end(), id)) {
+      penalise(id);
+    }
+  }
+}
+
+// Penalties and biases, in the order of the header. What is -inf stays so.
+void adjust(const SamplerInput& in, std::vector<float>& logits) {
+  if (in.seen != nullptr && in.repetition_penalty != 1.0F) {
+    penalise_repetition(in, logits);
+  }
+  if (in.seen != nullptr && (in.frequency_penalty != 0.0F || in.presence_penalty != 0.0F)) {
+    for (const auto& [id, count] : in.seen->answer) {
+      const float penalty = in.frequency_penalty * static_cast<float>(count) + in.presence_penalty;
+      change(logits, id, [penalty](float z) { return z - penalty; });
+    }
+  }
+  for (const auto& [id, bias] : in.bias) {
+    change(logits, id, [bias = bias](float z) { return z + bias; });
+  }
+}
+
 void keep_top_k(std::vector<float>& logits, int k) {
   if (k <= 0 || static_cast<std::size_t>(k) >= logits.size()) {
     return;
@@ -236,6 +277,7 @@ double gumbel(NoiseStream stream, TokenId token) {
 
 std::vector<float> probabilities(const SamplerInput& in) {
   std::vector<float> logits = ordered_logits(in.logits);
+  adjust(in, logits);
   forbid(logits, in.forbidden);
   std::vector<float> p;
   if (in.temperature == 0.0F) {
@@ -266,6 +308,7 @@ TokenId pick(std::span<const float> p, std::span<const float> noise) {
 std::optional<Sampled> sample(const SamplerInput& in) {
   const std::vector<float> raw = ordered_logits(in.logits);
   std::vector<float> logits = raw;
+  adjust(in, logits);
   forbid(logits, in.forbidden);
   if (logits.empty() || logits[static_cast<std::size_t>(best_of(logits))] == kNever) {
     return std::nullopt;

@@ -2,17 +2,21 @@
 // give the same token, so text does not depend on batch, rank, resume, or whether a draft was
 // tried.
 //
-// Order: forbidden tokens out; / temperature; top-k; then top-p and min-p, both on the softmax of
-// what top-k left; then argmax of logit / T + Gumbel noise. Ties go to the lower id. Temperature 0
-// is argmax of the logits.
+// Order: repetition penalty (logits of tokens of prompt or answer are divided by it, or multiplied
+// where they are below 0); frequency penalty times how often the answer has a token, and presence
+// penalty where it has it, are taken off; biases are added; forbidden tokens out; / temperature;
+// top-k; then top-p and min-p, both on the softmax of what top-k left; then argmax of logit / T +
+// Gumbel noise. Ties go to the lower id. Temperature 0 is argmax of the logits.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "schemas/ids.h"
+#include "schemas/token_tally.h"
 
 namespace shoal::kernels {
 
@@ -23,9 +27,14 @@ struct SamplerInput {
   float min_p = 0.0F;  // 0 = off
   int top_k = 0;       // 0 = off
   std::uint64_t seed = 0;
-  std::uint32_t choice = 0;                 // which of the n answers of a request
-  std::int64_t position = 0;                // of the token to be drawn, in its sequence
-  std::span<const TokenId> forbidden = {};  // never drawn: stop tokens below min_tokens
+  std::uint32_t choice = 0;          // which of the n answers of a request
+  std::int64_t position = 0;         // of the token to be drawn, in its sequence
+  float repetition_penalty = 1.0F;   // 1 = off
+  float frequency_penalty = 0.0F;    // 0 = off
+  float presence_penalty = 0.0F;     // 0 = off
+  const TokenTally* seen = nullptr;  // what penalties look at; null: there are none
+  std::span<const std::pair<TokenId, float>> bias = {};
+  std::span<const TokenId> forbidden = {};  // never drawn
   int logprobs = -1;  // -1 = none, 0 = the token's only, n = the n likeliest as well
 };
 

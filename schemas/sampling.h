@@ -21,6 +21,7 @@ struct Sampling {
   float presence_penalty = 0.0F;    // -2 .. 2
   float repetition_penalty = 1.0F;  // > 0; 1 = off
   std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<std::vector<TokenId>> bad_words;  // not drawn as the answer's next tokens; none empty
 
   std::uint64_t seed =
       0;  // valid when has_seed; else drawn once by the gateway and kept with the request

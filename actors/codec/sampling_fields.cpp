@@ -103,8 +103,9 @@ Result<void> read_logit_bias(const JsonValue& body, Sampling& sampling) {
   return {};
 }
 
-Result<std::string> read_stop_string(const JsonValue& item, std::size_t index) {
-  const std::string name = "stop[" + std::to_string(index) + "]";
+// Item `index` of a list of texts, none of which may be empty.
+Result<std::string> read_text(const JsonValue& item, std::string_view list, std::size_t index) {
+  const std::string name = std::string(list) + "[" + std::to_string(index) + "]";
   if (!item.is_string())
     return wrong_type(name, "a string", item);
   if (!item.text.empty())
@@ -113,6 +114,31 @@ Result<std::string> read_stop_string(const JsonValue& item, std::size_t index) {
                      "Invalid '" + name +
                          "': empty string. Expected a string with minimum length 1, but got an "
                          "empty string instead.");
+}
+
+Result<std::vector<std::string>> read_texts(const JsonValue& list, std::string_view name) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    TRY(std::string text, read_text(list.items[i], name, i));
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> read_bad_words(const JsonValue& body) {
+  const JsonValue* words = given(body, "bad_words");
+  if (words == nullptr)
+    return std::vector<std::string>{};
+  if (!words->is_array())
+    return wrong_type("bad_words", "a list of strings", *words);
+  if (words->items.size() > kBadWordsMax)
+    return bad_field("bad_words", "at most " + std::to_string(kBadWordsMax) + " are taken");
+  TRY(auto texts, read_texts(*words, "bad_words"));
+  for (const std::string& text : texts) {
+    if (text.size() > kBadWordBytes)
+      return bad_field("bad_words", "each has at most " + std::to_string(kBadWordBytes) + " bytes");
+  }
+  return texts;
 }
 
 }  // namespace
@@ -147,14 +173,9 @@ Result<std::vector<std::string>> read_stop_strings(const JsonValue& body) {
   if (!stop->is_array())
     return wrong_type("stop", "a string or a list of strings", *stop);
   if (stop->items.size() > kStopStringsMax) {
-    return field_error("stop",
-                       "Stop string array too long: " + std::to_string(stop->items.size()));
+    return field_error("stop", "Stop string array too long: " + std::to_string(stop->items.size()));
   }
-  for (std::size_t i = 0; i < stop->items.size(); ++i) {
-    TRY(std::string text, read_stop_string(stop->items[i], i));
-    out.push_back(std::move(text));
-  }
-  return out;
+  return read_texts(*stop, "stop");
 }
 
 Result<StreamFields> read_stream_fields(const JsonValue& body) {
@@ -193,6 +214,7 @@ Result<ServingFields> read_serving_fields(const JsonValue& body) {
   fields.timeout_s = timeout.value_or(0);
   TRY(const auto return_token_ids, bool_field(body, "return_token_ids"));
   fields.return_token_ids = return_token_ids.value_or(false);
+  TRY(fields.bad_words, read_bad_words(body));
   return fields;
 }
 

@@ -1,5 +1,5 @@
-// The fields that every text API of ours shares: sampling, stop strings, how the answer is sent, and
-// shoal's own ones.
+// The fields that every text API of ours shares: sampling, stop strings, how the answer is sent,
+// and shoal's own ones.
 #pragma once
 
 #include <string>
@@ -12,13 +12,16 @@
 namespace shoal {
 
 inline constexpr int kStopStringsMax = 16;
+inline constexpr int kBadWordsMax = 64;
+inline constexpr std::size_t kBadWordBytes = 256;
 
-// What a request may say beyond sampling. Neither field changes what is sampled for a given basis.
+// What a request may say beyond what a sampler reads as it is.
 struct ServingFields {
   ReplayMode replay = ReplayMode::kDefault;       // body field replay: "exact" | "bounded"
   CacheClass cache_class = CacheClass::kDefault;  // cache_class: "agent" | "chat"
   double timeout_s = 0;                           // timeout, in seconds; 0 = the server's default
   bool return_token_ids = false;                  // return_token_ids
+  std::vector<std::string> bad_words;             // bad_words, as text
 };
 
 // How the answer is sent.

@@ -341,6 +341,11 @@ RunResult ModelBackend::sample_run(const ModelStep& step, std::size_t run) const
     in.seed = plan.sampling.seed;
     in.choice = plan.sampling.choice;
     in.position = plan.first + plan.rows();
+    in.repetition_penalty = plan.sampling.repetition_penalty;
+    in.frequency_penalty = plan.sampling.frequency_penalty;
+    in.presence_penalty = plan.sampling.presence_penalty;
+    in.seen = plan.sampling.seen.get();
+    in.bias = plan.sampling.bias;
     in.forbidden = plan.sampling.forbidden;
     in.logprobs = plan.sampling.top_logprobs;
     if (auto sampled = sample(in)) {

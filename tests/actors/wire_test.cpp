@@ -27,6 +27,7 @@ Submission full_submission() {
   submission.sampling.temperature = 0.1F;
   submission.sampling.min_p = std::numeric_limits<float>::denorm_min();
   submission.sampling.logit_bias = {{5, -0.0F}, {6, std::numeric_limits<float>::infinity()}};
+  submission.sampling.bad_words = {{1}, {2, 3}};
   submission.sampling.seed = 0x8000'0000'0000'0001ULL;
   submission.sampling.has_seed = true;
   submission.sampling.stop_token_ids = {9};

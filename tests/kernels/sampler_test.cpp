@@ -96,6 +96,41 @@ TEST_CASE("filters apply in order: top-k, then top-p and min-p on the softmax of
   CHECK(p[0] == doctest::Approx(4.0 / 7));
 }
 
+TEST_CASE("penalties and biases change logits before anything else, in their order") {
+  const std::vector<float> logits = {2, -1, 4, 1, 0};
+  TokenTally seen;
+  seen.prompt = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{0, 1});
+  seen.answer = {{1, 1}, {2, 3}};
+  SamplerInput in{.logits = logits, .temperature = 1, .seen = &seen};
+  in.repetition_penalty = 2;
+  in.frequency_penalty = 0.5F;
+  in.presence_penalty = 0.25F;
+  const std::vector<std::pair<TokenId, float>> bias = {{3, 1}, {4, -100}, {99, 1}, {-1, 1}};
+  in.bias = bias;
+  // Token 1 is in both: divided or multiplied once.
+  const std::vector<float> expected = {1, -2 - 0.75F, 2 - 1.75F, 2, -100};
+  const std::vector<float> got = probabilities(in);
+  const std::vector<float> right = probabilities({.logits = expected, .temperature = 1});
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i] == right[i]);
+  }
+}
+
+TEST_CASE("penalties decide greedy tokens, too, and logprobs stay those of the model") {
+  const std::vector<float> logits = {1, 3, 2.5F};
+  TokenTally seen;
+  seen.answer = {{1, 1}};
+  SamplerInput in{.logits = logits, .temperature = 0, .seen = &seen, .logprobs = 0};
+  CHECK(sample(in)->token == 1);
+  in.presence_penalty = 1;
+  CHECK(sample(in)->token == 2);
+  const std::vector<TokenId> likeliest = {1};
+  CHECK(
+      sample(in)->logprob ==
+      sample({.logits = logits, .temperature = 0, .forbidden = likeliest, .logprobs = 0})->logprob);
+}
+
 TEST_CASE("a drawn token always survives the filters") {
   std::vector<float> z(300);
   for (std::size_t i = 0; i < z.size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "actors/policy/answer_end.h"
 #include "actors/policy/kv_budget.h"
+#include "actors/policy/token_rules.h"
 #include "kernels/registry.h"
 #include "schemas/check.h"
 
@@ -41,6 +42,10 @@ kernels::SampleSpec sample_spec(const testing::Wanted& request) {
   spec.top_k = sampling.top_k;
   spec.seed = sampling.seed;
   spec.choice = request.choice;
+  spec.repetition_penalty = sampling.repetition_penalty;
+  spec.frequency_penalty = sampling.frequency_penalty;
+  spec.presence_penalty = sampling.presence_penalty;
+  spec.bias = sampling.logit_bias;
   return spec;
 }
 
@@ -162,6 +167,10 @@ std::vector<TokenId> true_answer(const DeviceModel& model,
       alone.emplace(model, *++under, context);
     }
     sampling.forbidden = forbidden_tokens(rules, count - 1);
+    sampling.seen =
+        tally_of(request.sampling, request.prompt, std::span(all).subspan(request.prompt.size()));
+    const auto ends = ends_of_bad_words(request.sampling, sampling.seen.get());
+    sampling.forbidden.insert(sampling.forbidden.end(), ends.begin(), ends.end());
     all.push_back(alone->follow(all, sampling));
     if (answer_end(rules, count, all.back()) != AnswerEnd::kGoesOn) {
       return {all.begin() + prompt, all.end()};

@@ -110,7 +110,23 @@ testing::Wanted Workload::drawn() {
   if (plan_.tenants() > 1) {
     wanted.tenant = "tenant " + std::to_string(between(1, plan_.tenants()));
   }
+  if (plan_.penalty_percent() > 0 && chance(plan_.penalty_percent())) {
+    penalise(wanted.sampling);
+  }
   return wanted;
+}
+
+// Tokens of the built-in model's text are likely ones.
+void Workload::penalise(Sampling& sampling) {
+  const auto token = [this] { return static_cast<TokenId>(between(10, 900)); };
+  sampling.repetition_penalty = 1.0F + static_cast<float>(between(0, 4)) / 4;
+  sampling.frequency_penalty = static_cast<float>(between(-2, 4)) / 2;
+  sampling.presence_penalty = static_cast<float>(between(-2, 4)) / 2;
+  for (int i = 0; i < 40; ++i) {
+    sampling.logit_bias.emplace_back(token(), static_cast<float>(between(-8, 8)));
+    sampling.bad_words.push_back({token()});
+    sampling.bad_words.push_back({token(), token()});
+  }
 }
 
 void Workload::ask(NodeId gateway, testing::Wanted wanted, Asked one) {

@@ -54,6 +54,7 @@ class Workload {
   void arrive();
   void ask(NodeId gateway, bool plain);
   testing::Wanted drawn();
+  void penalise(Sampling& sampling);
   void ask(NodeId gateway, testing::Wanted wanted, Asked one);
   void leave_later(const Asked& one, std::size_t after);
   void watch(testing::Clients& clients);

@@ -138,10 +138,30 @@ class Answers(unittest.TestCase):
             self.assertEqual(entry["top_logprobs"][0]["token"], entry["token"])  # greedy
             self.assertLessEqual(entry["logprob"], 0)
 
+    def test_biases_penalties_and_bad_words_change_what_is_drawn(self):
+        case = golden()[0]
+        body = {"model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 12, "ignore_eos": True,
+                "return_token_ids": True}
+
+        def ids(**more):
+            return self.server.post("/v1/completions", {**body, **more})["choices"][0]["token_ids"]
+
+        plain = ids()
+        self.assertEqual(ids(logit_bias={"500": 100}), [500] * 12)
+        self.assertNotIn(plain[0], ids(logit_bias={str(plain[0]): -100}))
+        few = {str(id): 90 for id in range(500, 520)}
+        self.assertGreater(len(set(ids(logit_bias=few, presence_penalty=2, frequency_penalty=2))), len(set(ids(logit_bias=few))))
+        self.assertEqual(len(set(ids(repetition_penalty=50))), 12)
+        first = self.server.post("/v1/completions", {**body, "max_tokens": 1})["choices"][0]["text"]
+        self.assertNotEqual(ids(bad_words=[first])[0], plain[0])
+
     def test_what_cannot_be_answered_is_refused_in_words(self):
         cases = [({"model": "none", "messages": [{"role": "user", "content": "Hi"}]}, 404, "guppy"),
                  ({"model": "guppy", "messages": []}, 400, "messages"),
-                 ({"model": "guppy", "messages": "Hi"}, 400, "messages")]
+                 ({"model": "guppy", "messages": "Hi"}, 400, "messages"),
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "bad_words": ["a", ""]}, 400, "bad_words[1]"),
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "bad_words": ["a"] * 65}, 400, "64"),
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"9999999": 1}}, 400, "vocabulary")]
         for body, status, word in cases:
             with self.subTest(body=body):
                 got, answer = self.server.request("POST", "/v1/chat/completions", body)
