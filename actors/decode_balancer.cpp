@@ -114,7 +114,8 @@ void DecodeBalancer::place(const PlaceDecode& message) {
     notify(seat.wiring->here().router,
            AttemptRefused{message.handover.key(),
                           Error{Code::kNoCapacity, "too many answers wait for a place in decode"},
-                          std::chrono::seconds(1)});
+                          std::chrono::seconds(1),
+                          {{"why", std::string("queue_full")}, {"queued", std::ssize(queue)}}});
     return;
   }
   queue.push_back(message.handover);
@@ -318,13 +319,15 @@ void DecodeBalancer::dispatch() {
 }
 
 void DecodeBalancer::refuse_too_large(const Handover& waiting) const {
-  notify(seat.wiring->here().router,
-         AttemptRefused{waiting.key(),
-                        Error{Code::kUnavailable,
-                              "the answer may need " + std::to_string(waiting.placement->blocks) +
-                                  " KV blocks, more than any decode node that is up has: lower "
-                                  "max_tokens or shorten the prompt"},
-                        {}});
+  notify(
+      seat.wiring->here().router,
+      AttemptRefused{waiting.key(),
+                     Error{Code::kUnavailable,
+                           "the answer may need " + std::to_string(waiting.placement->blocks) +
+                               " KV blocks, more than any decode node that is up has: lower "
+                               "max_tokens or shorten the prompt"},
+                     {},
+                     {{"why", std::string("cannot_fit")}, {"blocks", waiting.placement->blocks}}});
 }
 
 void DecodeBalancer::send(Handover handover, const Place& place, Nanos step) {

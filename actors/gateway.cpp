@@ -44,6 +44,7 @@ struct Gateway {
   void to_router(RequestId request, const Submit& message);
   template <class Message>
   void follow(RequestId request, const Message& message);
+  void note_full(const Submission& submission, const Error& error) const;
   void send_failure(std::uint32_t shard, StreamFailure failure) const;
   void forget(std::map<RequestId, Open>::iterator entry);
   void count();
@@ -81,6 +82,7 @@ void Gateway::submit(const Submit& message) {
         Error{Code::kNoCapacity,
               "the node has " + std::to_string(open.size()) + " open answers: come back later"};
     refusal.retry_after = std::chrono::seconds(1);
+    note_full(submission, refusal.error);
     send_failure(submission.shard, std::move(refusal));
     return;
   }
@@ -95,6 +97,22 @@ void Gateway::submit(const Submit& message) {
                         {"attempt", submission.attempt},
                         {"shard", submission.shard}});
   to_router(submission.request, message);
+}
+
+// No router hears of it, which would tell its story.
+void Gateway::note_full(const Submission& submission, const Error& error) const {
+  seat.node->note({submission.request,
+                   submission.tenant,
+                   submission.choice,
+                   {{},
+                    seat.wiring->self,
+                    submission.attempt,
+                    "refused",
+                    "failed",
+                    {{"why", std::string("node_full")},
+                     {"open", std::ssize(open)},
+                     {"code", std::string(to_string(error.code))},
+                     {"reason", error.message}}}});
 }
 
 // By rendezvous: a request goes to the live router with the highest hash, so the loss of one moves

@@ -54,10 +54,18 @@ void append_choice(std::string& out, const RequestTimeline& timeline) {
 
 }  // namespace
 
-std::string explained(std::string_view id, const std::vector<RequestTimeline>& choices) {
+std::string explained(std::string_view id,
+                      const std::vector<std::string>& nodes,
+                      const std::vector<RequestTimeline>& choices) {
   std::string out = R"({"id":)";
   append_json_string(out, id);
-  out += R"(,"object":"request","choices":[)";
+  out += R"(,"object":"request","nodes":[)";
+  for (const std::string& node : nodes) {
+    if (&node != &nodes.front())
+      out += ',';
+    append_json_string(out, node);
+  }
+  out += R"(],"choices":[)";
   for (const RequestTimeline& timeline : choices) {
     if (&timeline != &choices.front())
       out += ',';

@@ -10,6 +10,9 @@
 
 namespace shoal {
 
-std::string explained(std::string_view id, const std::vector<RequestTimeline>& choices);
+// `nodes`: their names, by NodeId; none where this node is all there is.
+std::string explained(std::string_view id,
+                      const std::vector<std::string>& nodes,
+                      const std::vector<RequestTimeline>& choices);
 
 }  // namespace shoal

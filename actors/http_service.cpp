@@ -200,7 +200,7 @@ HttpReply HttpService::request_page(const Tenant& tenant, std::string_view id) c
       choices.push_back(*std::move(timeline));
   }
   if (!choices.empty())
-    return {.body = explained(id, choices)};
+    return {.body = explained(id, parts_.nodes, choices)};
   return error_reply(
       {.status = 404,
        .message = requests.empty()

@@ -43,6 +43,7 @@ struct HttpParts {
   StreamLimits stream_limits{};
   BasisMode default_mode = BasisMode::kBounded;
   std::string version = "0";
+  std::vector<std::string> nodes{};                  // names of the cluster's, by NodeId
   std::function<void(std::string&)> node_metrics{};  // appends the node's own page to /metrics
   EventLog log{LogLevel::kError, [](LogLevel, std::string_view) {}};  // any thread
 };

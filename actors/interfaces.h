@@ -14,6 +14,7 @@
 #include "actors/front_door.h"
 #include "actors/kv_lease.h"
 #include "actors/kv_names.h"
+#include "actors/kv_reason.h"
 #include "actors/link.h"
 #include "actors/policy/answer_end.h"
 #include "actors/policy/kv_budget.h"
@@ -153,15 +154,16 @@ struct DecodeJoined { AttemptKey key; NodeId node; std::uint32_t rank = 0; };  /
 struct AttemptLost { AttemptKey key; Error error; std::optional<NodeId> decode{}; };
 // wire: a worker
 struct AnswerDone { AttemptKey key; Finish finish = Finish::kNone; std::int64_t tokens = 0; };
-// local: balancers
-struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; };
+// local: balancers; `why`: a word and its figures, for the timeline
+struct AttemptRefused { AttemptKey key; Error error; std::optional<Nanos> retry_after; TimelineFields why{}; };
 // wire: router down a path: everything held for the attempt is freed. `failed` (local: router to
 // balancer): the node that had it could not go on with it
 struct ReleaseAttempt { AttemptKey key; bool failed = false; };
 
 // The KV store: between the parts of a node and its kv client. All local.
 struct LookUpKv { SubmissionPtr submission; };                          // router
-struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; Basis basis; std::uint64_t lineage = 0; std::optional<TailPlace> tail{}; };
+// `why`, and that so many leading tokens are stored, stay with the router
+struct KvFound { AttemptKey key; KvNamesPtr names; KvReuse reuse; Basis basis; std::uint64_t lineage = 0; std::optional<TailPlace> tail{}; KvReason why = KvReason::kNoStore; Position stored = 0; };
 struct KvClosed { AttemptKey key; };                                    // router: its leases end
 struct LoadKv { PlacementPtr placement; };                              // prefill group
 // router, whatever node it was on: its blocks were read as far as `sound`

@@ -32,8 +32,9 @@ struct KvClient {
   std::uint64_t layout = 0;
   std::uint64_t numeric = 0;
   Instant away_until{};
-  bool is_gone = false;  // the store says that its medium is away
-  std::string refusal;   // why it took no block the last time that it did not
+  bool is_gone = false;     // the store says that its medium is away
+  bool is_opening = false;  // it still reads what it has
+  std::string refusal;      // why it took no block the last time that it did not
   Instant refused_at{};
   bool has_news = false;  // blocks became durable since others were told
   Instant told_at{};
@@ -65,7 +66,7 @@ struct KvClient {
 
   static bool is_away(Code code);
   BlockKey root_of(const std::string& tenant) const;
-  bool may_reuse(const Submission& submission) const;
+  std::optional<KvReason> why_not(const Submission& submission) const;
   void lease(const Submission& submission, const KvFound& found);
   void count_hit(const KvHit& hit) const;
   bool is_stored(const KvBlock& block) const;
@@ -93,9 +94,12 @@ BlockKey KvClient::root_of(const std::string& tenant) const {
   return root_key(identity);
 }
 
-// The last attempt that a request has relies on nothing.
-bool KvClient::may_reuse(const Submission& submission) const {
-  return submission.attempt.value < seat.node->options.attempts && seat.node->now() >= away_until;
+// What keeps from looking at all. The last attempt that a request has relies on nothing.
+std::optional<KvReason> KvClient::why_not(const Submission& submission) const {
+  if (submission.attempt.value >= seat.node->options.attempts) {
+    return KvReason::kLastAttempt;
+  }
+  return seat.node->now() < away_until ? std::optional(KvReason::kStoreSilent) : std::nullopt;
 }
 
 void KvClient::look_up(const LookUpKv& message) {
@@ -103,9 +107,14 @@ void KvClient::look_up(const LookUpKv& message) {
   const auto names =
       std::make_shared<const KvNames>(name_blocks(root_of(submission.tenant), submission));
   KvFound found = find_nothing(submission, reach_of(seat.node->shape));
-  if (may_reuse(submission)) {
+  if (const auto why = why_not(submission)) {
+    found.why = *why;
+  } else {
     const KvHit hit = search->find(submission, *names, seat.node->now());
     found = hit.found;
+    if (found.why == KvReason::kNothingStored && (is_gone || is_opening)) {
+      found.why = is_gone ? KvReason::kStoreAway : KvReason::kStoreOpening;
+    }
     count_hit(hit);
   }
   found.names = names;
@@ -390,6 +399,7 @@ void KvClient::tick() {
   search->tails().expire(now);
   const transport::BlockStore::Use use = store->use();
   is_gone = !use.away.empty();
+  is_opening = use.opening;
   if (use.failed > failed) {
     failed = use.failed;
     failed_at = now;

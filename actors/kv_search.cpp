@@ -26,23 +26,43 @@ KvHit hit_behind(std::span<const transport::BlockInfo> infos, const KvReuse& reu
 KvHit KvSearch::find(const Submission& submission, const KvNames& names, Instant now) {
   std::erase_if(suspects_, [now](const auto& suspect) { return suspect.second <= now; });
   auto infos = visible(names.keys);
+  const Position stored = std::ssize(infos) * kBlockTokens;
   auto hit = find_tail(submission, names, leading(names.keys, infos));
   if (!hit) {
     return behind(submission, names, std::move(infos));
   }
   hit->found.key = {submission.request, submission.attempt};
+  hit->found.why = KvReason::kTail;
+  hit->found.stored = stored;
   return *std::move(hit);
 }
 
 KvHit KvSearch::behind(const Submission& submission,
                        const KvNames& names,
                        std::vector<transport::BlockInfo> infos) const {
-  auto hit = find_blocks(submission, leading(names.keys, std::move(infos)));
-  if (!hit) {
-    return {find_nothing(submission, reach_)};
+  const Leading there = leading(names.keys, std::move(infos));
+  KvHit hit = find_blocks(submission, there).value_or(KvHit{find_nothing(submission, reach_)});
+  hit.found.key = {submission.request, submission.attempt};
+  hit.found.why = hit.blocks.empty() ? why_none(submission, names, there) : KvReason::kBlocks;
+  hit.found.stored = std::ssize(there.infos) * kBlockTokens;
+  return hit;
+}
+
+KvReason KvSearch::why_none(const Submission& submission,
+                            const KvNames& names,
+                            const Leading& there) const {
+  const ReuseAsk ask = reuse_ask(submission);
+  if (ask.total <= kBlockTokens) {
+    return KvReason::kNoWholeBlock;
   }
-  hit->found.key = {submission.request, submission.attempt};
-  return *std::move(hit);
+  if (there.infos.empty()) {
+    return suspects_.contains(names.keys.front()) ? KvReason::kDamaged : KvReason::kNothingStored;
+  }
+  if (ask.mode == BasisMode::kBounded && ask.basis && ask.basis->hit > 0) {
+    return KvReason::kBasisGone;
+  }
+  const bool exact_only = ask.mode == BasisMode::kExact || ask.basis;
+  return exact_only && there.exact == 0 ? KvReason::kBoundedOnly : KvReason::kWindowOnly;
 }
 
 // Blocks that are sound say that the tail is at fault. One that was not there may just not have

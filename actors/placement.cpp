@@ -144,7 +144,7 @@ TimelineFields timeline_fields(const Submission& submission, Instant now) {
           {"deadline_ns", (submission.deadline - now).count()}};
 }
 
-TimelineFields timeline_fields(const Placement& placement) {
+TimelineFields timeline_fields(const Placement& placement, KvReason why, Position stored) {
   const Basis& basis = placement.basis;
   return {{"class", std::int64_t{placement.length_class}},
           {"work_ns", placement.work.count()},
@@ -157,7 +157,22 @@ TimelineFields timeline_fields(const Placement& placement) {
           {"start", placement.span.reuse.start},
           {"tail", std::int64_t{placement.tail.has_value()}},
           {"replay_floor", basis.replay_floor},
-          {"tail_start", basis.tail_start}};
+          {"tail_start", basis.tail_start},
+          {"stored", stored},
+          {"kv_reason", std::string(to_string(why))}};
+}
+
+TimelineFields size_fields(const Submission& submission, const PlacementLimits& limits, Code code) {
+  if (code != Code::kTooLarge) {
+    return {};
+  }
+  const auto prompt = static_cast<Position>(submission.prompt->size());
+  const std::int64_t answer =
+      answer_ceiling(prompt, submission.sampling.max_tokens, limits.context);
+  return {{"why", std::string("cannot_fit")},
+          {"context", limits.context},
+          {"blocks", worst_case_blocks(prompt, std::max<std::int64_t>(answer, 1))},
+          {"blocks_most", limits.blocks}};
 }
 
 }  // namespace shoal

@@ -47,6 +47,8 @@ void start_behind(Placement& placement, const KvFound& found, const CostModel& c
 
 // What was asked, and what was decided about it, for the timeline.
 TimelineFields timeline_fields(const Submission& submission, Instant now);
-TimelineFields timeline_fields(const Placement& placement);
+TimelineFields timeline_fields(const Placement& placement, KvReason why, Position stored);
+// Of a submission that did not pass the check; none if its size is not why.
+TimelineFields size_fields(const Submission& submission, const PlacementLimits& limits, Code code);
 
 }  // namespace shoal

@@ -117,7 +117,10 @@ void PrefillBalancer::refuse(const Placement& placement) const {
                         Error{Code::kNoCapacity,
                               std::to_string(queue.size()) +
                                   " requests of this size wait already: come back later"},
-                        std::max<Nanos>(wait, std::chrono::seconds(1))});
+                        std::max<Nanos>(wait, std::chrono::seconds(1)),
+                        {{"why", std::string("queue_full")},
+                         {"queued", std::ssize(queue)},
+                         {"first_token_ns", wait.count()}}});
 }
 
 // Comes back when so much less waits that it would be in time; alone it may be too late, too, and
@@ -126,6 +129,7 @@ void PrefillBalancer::refuse_too_late(const Placement& placement, Nanos late) co
   const auto seconds = [](Nanos time) {
     return std::to_string((time + std::chrono::milliseconds(999)) / std::chrono::seconds(1));
   };
+  const Nanos left = placement.submission->deadline - seat.node->now();
   notify(seat.wiring->here().router,
          AttemptRefused{placement.key(),
                         Error{Code::kNoCapacity,
@@ -133,7 +137,11 @@ void PrefillBalancer::refuse_too_late(const Placement& placement, Nanos late) co
                                   " s after its time is over (the prompt alone takes " +
                                   seconds(placement.work) +
                                   " s): come back later, or give it a longer timeout"},
-                        std::max<Nanos>(late, std::chrono::seconds(1))});
+                        std::max<Nanos>(late, std::chrono::seconds(1)),
+                        {{"why", std::string("too_late")},
+                         {"first_token_ns", (left + late).count()},
+                         {"left_ns", left.count()},
+                         {"work_ns", placement.work.count()}}});
 }
 
 void PrefillBalancer::refuse_too_large(const Placement& placement) const {
@@ -143,7 +151,8 @@ void PrefillBalancer::refuse_too_large(const Placement& placement) const {
                               "the request may need " + std::to_string(placement.blocks) +
                                   " KV blocks, more than any prefill node that is up has: lower "
                                   "max_tokens or shorten the prompt"},
-                        {}});
+                        {},
+                        {{"why", std::string("cannot_fit")}, {"blocks", placement.blocks}}});
 }
 
 // Behind the request on the same path, in case it went to a group already. An attempt that this

@@ -112,7 +112,10 @@ void Router::submit(const Submit& message) {
                        {{"request", submission->request}, {"attempt", submission->attempt}});
   note(seat, entry, seat.wiring->self, "received", timeline_fields(*submission, now));
   if (const auto checked = check_submission(*submission, limits); !checked) {
-    on(entry.key(), RequestEvent::kRefused, {.error = checked.error()});
+    on(entry.key(),
+       RequestEvent::kRefused,
+       {.error = checked.error(),
+        .fields = size_fields(*submission, limits, checked.error().code)});
   } else if (seat.wiring->kv_client) {
     notify(seat.wiring->kv_client, LookUpKv{submission});
   } else {
@@ -149,6 +152,8 @@ void Router::kv_shortened(const KvShortened& message) {
        {{"cached", entry->placement->cached},
         {"before", before},
         {"hit", entry->placement->basis.hit},
+        {"kv_reason", std::string("load_failed")},
+        {"code", std::string(to_string(message.cause.code))},
         {"reason", message.cause.message}});
   tell_basis_changed(seat, *entry);
 }
@@ -159,7 +164,9 @@ void Router::place(LedgerEntry& entry, const KvFound& found) {
   seat.node->metrics.demand_ns[kScaledPrefill] += placement.work.count();
   entry.placement = std::make_shared<const Placement>(std::move(placement));
   tell_basis_changed(seat, entry);
-  on(entry.key(), RequestEvent::kAccepted, {.fields = timeline_fields(*entry.placement)});
+  on(entry.key(),
+     RequestEvent::kAccepted,
+     {.fields = timeline_fields(*entry.placement, found.why, found.stored)});
 }
 
 // Work that was under way on a node that is lost is tried again; answers that no gateway waits for
@@ -329,7 +336,10 @@ void Router::refused(const AttemptRefused& message) {
   const bool started = entry != ledger.end() && entry->second.state != RequestState::kQueued;
   on(message.key,
      RequestEvent::kRefused,
-     {.error = message.error, .retry = started, .retry_after = message.retry_after});
+     {.error = message.error,
+      .retry = started,
+      .retry_after = message.retry_after,
+      .fields = message.why});
 }
 
 // A stop for an attempt that is not in the ledger is for a zombie: some worker still sends its

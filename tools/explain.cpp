@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "actors/codec/json_reader.h"
 #include "actors/codec/json_value.h"
 #include "tools/commands.h"
+#include "tools/explain_words.h"
 #include "tools/http_client.h"
 
 namespace shoal::tools {
@@ -43,15 +45,39 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string fields_of(const JsonValue& entry) {
+// Of the answer of the server: numbers of nodes, and their names where it is one of several.
+class NodeNames {
+ public:
+  explicit NodeNames(const JsonValue& answer) : names_(answer.find("nodes")) {}
+
+  std::string of(const std::string& number) const {
+    const auto n = static_cast<std::size_t>(std::strtoul(number.c_str(), nullptr, 10));
+    const bool known = names_ != nullptr && !number.empty() && n < names_->items.size();
+    return known ? number + " " + printable(names_->items[n].text) : number;
+  }
+
+ private:
+  const JsonValue* names_;
+};
+
+// Those of one entry.
+FieldText fields_of(const JsonValue& entry) {
+  return [fields = entry.find("fields")](std::string_view name) {
+    return fields == nullptr ? std::string() : text_of(*fields, name);
+  };
+}
+
+std::string field_line(const JsonValue& entry, const NodeNames& nodes) {
   std::string line;
   const JsonValue* fields = entry.find("fields");
   if (fields == nullptr) {
     return line;
   }
   for (const JsonMember& field : fields->members) {
-    const bool quoted = field.value.text.find(' ') != std::string::npos;
-    line += (line.empty() ? "" : " ") + field.name + "=" + (quoted ? "\"" : "") + field.value.text +
+    const std::string text =
+        field.name == "to_node" ? nodes.of(field.value.text) : field.value.text;
+    const bool quoted = text.find(' ') != std::string::npos;
+    line += (line.empty() ? "" : " ") + field.name + "=" + (quoted ? "\"" : "") + text +
             (quoted ? "\"" : "");
   }
   return printable(std::move(line));
@@ -59,11 +85,10 @@ std::string fields_of(const JsonValue& entry) {
 
 // Where the answer's numbers come from, and what of it was computed before.
 void print_basis(const JsonValue& entry) {
-  const JsonValue* fields = entry.find("fields");
-  if (fields == nullptr || fields->find("mode") == nullptr) {
+  const FieldText number = fields_of(entry);
+  if (number("mode").empty()) {
     return;
   }
-  const auto number = [fields](std::string_view name) { return text_of(*fields, name); };
   const bool exact = number("mode") == "exact";
   std::printf("  basis: %s, %s of %s prompt tokens from %s, rows run from %s, %s\n",
               number("mode").c_str(),
@@ -77,7 +102,34 @@ void print_basis(const JsonValue& entry) {
                           .c_str());
 }
 
-void print_choice(const JsonValue& choice) {
+// What an entry tells in words, below the basis of the last attempt.
+void print_words(const JsonValue& entry) {
+  const FieldText field = fields_of(entry);
+  const auto print = [&entry](const char* title, const std::string& words) {
+    std::printf("  %s, attempt %s: %s\n",
+                title,
+                text_of(entry, "attempt").c_str(),
+                printable(words).c_str());
+  };
+  if (!field("kv_reason").empty()) {
+    print("kept KV", kv_words(field));
+  }
+  if (!field("why").empty()) {
+    print("refused", refusal_words(field));
+  }
+}
+
+void print_entry(const JsonValue& entry, const NodeNames& nodes) {
+  std::printf("  %12.3f  %-12s  %7s  %-16s  %-14s  %s\n",
+              std::strtod(text_of(entry, "t_ns").c_str(), nullptr) / 1e6,
+              nodes.of(text_of(entry, "node")).c_str(),
+              text_of(entry, "attempt").c_str(),
+              printable(text_of(entry, "event")).c_str(),
+              printable(text_of(entry, "state")).c_str(),
+              field_line(entry, nodes).c_str());
+}
+
+void print_choice(const JsonValue& choice, const NodeNames& nodes) {
   const JsonValue* entries = choice.find("entries");
   if (entries == nullptr) {
     return;
@@ -93,7 +145,10 @@ void print_choice(const JsonValue& choice) {
   if (accepted != entries->items.rend()) {
     print_basis(*accepted);
   }
-  std::printf("  %12s  %4s  %7s  %-16s  %-14s  %s\n",
+  for (const JsonValue& entry : entries->items) {
+    print_words(entry);
+  }
+  std::printf("  %12s  %-12s  %7s  %-16s  %-14s  %s\n",
               "ms",
               "node",
               "attempt",
@@ -101,16 +156,38 @@ void print_choice(const JsonValue& choice) {
               "state",
               "what was decided");
   for (const JsonValue& entry : entries->items) {
-    std::printf("  %12.3f  %4s  %7s  %-16s  %-14s  %s\n",
-                std::strtod(text_of(entry, "t_ns").c_str(), nullptr) / 1e6,
-                text_of(entry, "node").c_str(),
-                text_of(entry, "attempt").c_str(),
-                printable(text_of(entry, "event")).c_str(),
-                printable(text_of(entry, "state")).c_str(),
-                fields_of(entry).c_str());
+    print_entry(entry, nodes);
   }
   if (const std::string left_out = text_of(choice, "left_out"); left_out != "0") {
     std::printf("  %s entries in the middle are not kept\n", left_out.c_str());
+  }
+}
+
+void add_fields(const JsonValue& choice, std::set<std::string>& names) {
+  const JsonValue* entries = choice.find("entries");
+  if (entries == nullptr) {
+    return;
+  }
+  for (const JsonValue& entry : entries->items) {
+    if (const JsonValue* fields = entry.find("fields")) {
+      for (const JsonMember& field : fields->members) {
+        names.insert(field.name);
+      }
+    }
+  }
+}
+
+// What the fields that were printed mean, once for all choices.
+void print_meanings(const std::vector<JsonValue>& choices) {
+  std::set<std::string> names;
+  for (const JsonValue& choice : choices) {
+    add_fields(choice, names);
+  }
+  std::printf("fields\n");
+  for (const std::string& name : names) {
+    if (const std::string_view meaning = meaning_of(name); !meaning.empty()) {
+      std::printf("  %-14s  %s\n", name.c_str(), std::string(meaning).c_str());
+    }
   }
 }
 
@@ -147,8 +224,9 @@ int run_explain(const ExplainOptions& options) {
     return report(Error{Code::kCorrupt, options.url + ": the answer holds no choices"});
   }
   for (const JsonValue& choice : choices->items) {
-    print_choice(choice);
+    print_choice(choice, NodeNames(*answer));
   }
+  print_meanings(choices->items);
   return 0;
 }
 

@@ -82,6 +82,40 @@ TEST_CASE("a lost attempt is told with its reason, and the next one goes on in t
   CHECK(timeline->entries.back().event == "answer_done");
 }
 
+TEST_CASE("an accepted request says why it takes what it takes of kept KV") {
+  World world({});
+  const RequestId request = world.clients().ask(wanted(1, 300, 5));
+  REQUIRE(world.run_until_all_over());
+  const auto timeline = world.node().explain(request);
+  REQUIRE(timeline.has_value());
+  CHECK(field_of(timeline->entries[1], "kv_reason") == "no_store");
+  CHECK(field_of(timeline->entries[1], "stored") == "0");
+}
+
+TEST_CASE("a request that does not fit is told with what it needs and what there is") {
+  World world({.size = {.blocks = 4, .sequences = 8}});
+  const RequestId request = world.clients().ask(wanted(1, 600, 5));
+  REQUIRE(world.run_until_all_over());
+  const auto timeline = world.node().explain(request);
+  REQUIRE(timeline.has_value());
+  const TimelineEntry& refused = timeline->entries.back();
+  CHECK(refused.event == "refused");
+  CHECK(field_of(refused, "why") == "cannot_fit");
+  CHECK(field_of(refused, "context") == "512");
+  CHECK(field_of(refused, "blocks_most") == "4");
+}
+
+TEST_CASE("a request beyond the open answers of the node is told, though no router heard of it") {
+  World world({.configure = [](Config& config) { config.mutable_request()->set_ceiling(1); }});
+  world.clients().ask(wanted(1, 100, 50));
+  const RequestId late = world.clients().ask(wanted(2, 100, 5));
+  REQUIRE(world.run([&] { return world.clients().answer(late).over(); }));
+  const auto timeline = world.node().explain(late);
+  REQUIRE(timeline.has_value());
+  CHECK(field_of(timeline->entries.back(), "why") == "node_full");
+  CHECK(field_of(timeline->entries.back(), "open") == "1");
+}
+
 TEST_CASE("nothing is told of a request that never came") {
   World world({});
   CHECK_FALSE(world.node().explain(RequestId{99}).has_value());

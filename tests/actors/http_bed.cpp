@@ -162,7 +162,7 @@ std::shared_ptr<const Tokenizer> guppy_tokenizer() {
   return tokenizer;
 }
 
-HttpBed::HttpBed(HttpConfig config, std::int64_t context_tokens) {
+HttpBed::HttpBed(HttpConfig config, std::int64_t context_tokens, std::vector<std::string> nodes) {
   config.port = 0;
   config.tick = std::chrono::milliseconds(2);
   const auto tokenizer = guppy_tokenizer();
@@ -178,6 +178,7 @@ HttpBed::HttpBed(HttpConfig config, std::int64_t context_tokens) {
                              .unix_seconds = [] { return std::int64_t{1'800'000'000}; }},
                   .seed = 7,
                   .version = "1.2.3",
+                  .nodes = std::move(nodes),
                   .log = EventLog(LogLevel::kDebug, [this](LogLevel level, std::string_view line) {
                     log.add(level, line);
                   })};

@@ -104,7 +104,9 @@ class LogLines {
 std::shared_ptr<const Tokenizer> guppy_tokenizer();
 
 struct HttpBed {
-  explicit HttpBed(HttpConfig config = {}, std::int64_t context_tokens = 1'024);
+  explicit HttpBed(HttpConfig config = {},
+                   std::int64_t context_tokens = 1'024,
+                   std::vector<std::string> nodes = {});
   ~HttpBed();
 
   std::uint16_t port() const { return server->port(); }

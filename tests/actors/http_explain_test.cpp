@@ -44,7 +44,7 @@ HttpResponse explain(HttpBed& bed, const std::string& id, const std::string& fie
 }  // namespace
 
 TEST_CASE("an answer is explained by its id and by its x-request-id, a timeline for each choice") {
-  HttpBed bed;
+  HttpBed bed({}, 1'024, {"front", "work\"er"});
   const HttpResponse answer = complete(bed, 2);
   const std::string id = body_of(answer)["id"];
   const HttpResponse by_id = explain(bed, id);
@@ -52,6 +52,7 @@ TEST_CASE("an answer is explained by its id and by its x-request-id, a timeline 
   const Json body = body_of(by_id);
   CHECK(body["id"] == id);
   CHECK(body["object"] == "request");
+  CHECK(body["nodes"] == Json::parse(R"(["front","work\"er"])"));
   REQUIRE(body["choices"].size() == 2);
   CHECK(body["choices"][1]["index"] == 1);
   CHECK(body["choices"][0]["request"].is_string());
@@ -66,7 +67,8 @@ TEST_CASE("an answer is explained by its id and by its x-request-id, a timeline 
   CHECK(body_of(explain(bed, "mine.7"))["choices"].size() == 1);
 }
 
-TEST_CASE("an unknown id, an evicted one and one whose router is elsewhere are not found, in words") {
+TEST_CASE(
+    "an unknown id, an evicted one and one whose router is elsewhere are not found, in words") {
   HttpConfig config;
   config.limits.explained_answers = 1;
   HttpBed bed(config);

@@ -133,3 +133,30 @@ TEST_CASE("a tail that failed is not found again, its blocks are") {
   CHECK_FALSE(next.found.tail.has_value());
   CHECK(next.found.reuse.hit == 896);
 }
+
+TEST_CASE(
+    "a search says why it takes what it takes: nothing there, too short, bounded only, a hit") {
+  const auto found = [](std::size_t blocks, BasisMode mode, const auto& change) {
+    KvShelf shelf;
+    KvPrompt prompt(blocks, mode);
+    change(shelf, prompt);
+    return KvSearch(shelf, kReach).find(prompt.submission, prompt.names, kNow).found;
+  };
+  const auto nothing = [](KvShelf&, KvPrompt&) {};
+  const auto exact = [](KvShelf& shelf, KvPrompt& prompt) { prompt.shelve(shelf); };
+  const auto bounded = [](KvShelf& shelf, KvPrompt& prompt) {
+    prompt.shelve(shelf, Provenance::kBounded);
+  };
+  const auto lost_basis = [](KvShelf& shelf, KvPrompt& prompt) {
+    prompt.shelve(shelf);
+    prompt.submission.basis = Basis{.mode = BasisMode::kBounded, .hit = 256, .lineage = 99};
+  };
+  CHECK(found(4, BasisMode::kBounded, nothing).why == KvReason::kNothingStored);
+  CHECK(found(0, BasisMode::kBounded, nothing).why == KvReason::kNoWholeBlock);
+  CHECK(found(1, BasisMode::kBounded, exact).why == KvReason::kWindowOnly);
+  CHECK(found(4, BasisMode::kExact, bounded).why == KvReason::kBoundedOnly);
+  CHECK(found(4, BasisMode::kExact, bounded).stored == 4 * kBlockTokens);
+  CHECK(found(4, BasisMode::kBounded, lost_basis).why == KvReason::kBasisGone);
+  CHECK(found(4, BasisMode::kBounded, bounded).why == KvReason::kBlocks);
+  CHECK(found(4, BasisMode::kBounded, exact).stored == 4 * kBlockTokens);
+}

@@ -1,8 +1,11 @@
 // A request whose first token would come too late is refused at once, when enough is known.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <string>
+#include <string_view>
+#include <variant>
 
 #include "tests/actors/node_world.h"
 
@@ -34,6 +37,13 @@ RequestId ask_within(World& world, std::int64_t prompt, Nanos time) {
   return world.clients().ask(request);
 }
 
+std::variant<std::int64_t, std::string> field(const TimelineFields& fields, std::string_view name) {
+  const auto found = std::find_if(
+      fields.begin(), fields.end(), [name](const TimelineField& f) { return f.name == name; });
+  REQUIRE(found != fields.end());
+  return found->value;
+}
+
 }  // namespace
 
 TEST_CASE("a prompt that cannot be read in its time is refused at once, with a time to come back") {
@@ -48,6 +58,10 @@ TEST_CASE("a prompt that cannot be read in its time is refused at once, with a t
   REQUIRE(refused.retry_after.has_value());
   CHECK(*refused.retry_after >= seconds(1));
   CHECK(*refused.retry_after < seconds(4));
+  const TimelineFields told = world.node().explain(hopeless)->entries.back().fields;
+  CHECK(std::get<std::string>(field(told, "why")) == "too_late");
+  CHECK(std::get<std::int64_t>(field(told, "left_ns")) <= Nanos(seconds(1)).count());
+  CHECK(std::get<std::int64_t>(field(told, "first_token_ns")) > Nanos(seconds(2)).count());
   world.hold_steps(false);
   const RequestId patient = ask_within(world, 300, seconds(5));
   REQUIRE(world.run_until_all_over());
