@@ -60,6 +60,12 @@ void end_actor(const Actor& actor) {
   }
 }
 
+// Calls back once, on the thread that ends the actor; at once if it has ended.
+template <class Actor>
+void when_ended(const Actor& actor, std::function<void()> ended) {
+  actor->attach_functor([ended = std::move(ended)](const caf::error&) { ended(); });
+}
+
 // Calls back once per monitored actor that ended, on the monitoring actor. Part of that actor's
 // state.
 template <class Tag>

@@ -197,6 +197,15 @@ class ActorNode final : public Node {
       gateway_ = spawn_gateway(system, context_, part::kGateway);
     }
     supervisor_ = spawn_supervisor(system, context_, gateway_, blueprint(system, context_));
+    when_ended(supervisor_, [context = context_, stopping = stopping_] {
+      // It took all parts along, and nobody is left to start them again.
+      if (!*stopping) {
+        context->serving = false;
+        context->log.event(LogLevel::kError,
+                           "node.dead",
+                           {{"part", "supervisor"}, {"action", "restart the process"}});
+      }
+    });
     if (context_->cluster != nullptr) {
       context_->cluster->links->listen([supervisor = supervisor_](NodeId from, LinkPtr link) {
         notify(supervisor, LinkAccepted{from, std::move(link)});
@@ -225,7 +234,7 @@ class ActorNode final : public Node {
       refuse(submission, "the node cannot serve: see /health");
       return;
     }
-    if (stopping_ || (context_->draining && submission.attempt.value <= 1)) {
+    if (*stopping_ || (context_->draining && submission.attempt.value <= 1)) {
       refuse(submission, "the node is stopping: send the request to another one");
       return;
     }
@@ -267,7 +276,7 @@ class ActorNode final : public Node {
   }
 
   bool shut_down(Nanos limit) override {
-    if (!stopping_.exchange(true)) {
+    if (!stopping_->exchange(true)) {
       end_actor(supervisor_);  // takes all others with it
       supervisor_ = nullptr;
       gateway_ = nullptr;
@@ -306,7 +315,13 @@ class ActorNode final : public Node {
 
   const NodeMetrics& metrics() const override { return context_->metrics; }
 
-  void end_part(std::string_view part) override { notify(supervisor_, EndPart{std::string(part)}); }
+  void end_part(std::string_view part) override {
+    if (part == "supervisor") {
+      end_actor(supervisor_);
+    } else {
+      notify(supervisor_, EndPart{std::string(part)});
+    }
+  }
 
  private:
   NodeId self() const { return context_->cluster == nullptr ? NodeId{} : context_->cluster->self; }
@@ -325,7 +340,8 @@ class ActorNode final : public Node {
   ContextPtr context_;
   GatewayActor gateway_;
   SupervisorActor supervisor_;
-  std::atomic<bool> stopping_{false};
+  // Of the supervisor's end, too, which may come behind this object's.
+  std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
   bool empty_ = false;
 };
 

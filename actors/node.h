@@ -64,14 +64,15 @@ class Node : public FrontDoor {
   // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after
   // `limit`; the process must then leave without destroying the node (std::_Exit). Idempotent.
   virtual bool shut_down(Nanos limit) = 0;
-  // False for good: a part could not be kept alive, only another process can serve. Any thread.
+  // False for good: a part could not be kept alive, or the supervisor itself died; only another
+  // process can serve. Any thread.
   virtual bool can_serve() const = 0;
   // Longest prompt plus answer, tokens.
   virtual Position context() const = 0;
   // Prometheus text of everything behind the front door.
   virtual std::string metrics_text() const = 0;
   virtual const NodeMetrics& metrics() const = 0;
-  // As if the part had died ("decode_worker.0"): for drills and tests.
+  // As if the part had died ("decode_worker.0", "supervisor"): for drills and tests.
   virtual void end_part(std::string_view part) = 0;
 };
 

@@ -362,6 +362,31 @@ TEST_CASE("health says dead when the gateway is lost, and nothing hangs") {
   CHECK(world.run([&] { return world.clients().answer(late).over(); }, seconds(1)));
 }
 
+TEST_CASE("a node whose supervisor died cannot serve, says so, and leaves nobody waiting") {
+  World world({});
+  const RequestId id = world.clients().ask(wanted(1, 200, 500));
+  REQUIRE(world.run([&] { return world.clients().answer(id).tokens.size() >= 5; }));
+  world.node().end_part("supervisor");
+  REQUIRE(world.run_until_all_over());
+  CHECK(world.clients().answer(id).terminal_events == 1);
+  CHECK_FALSE(world.node().can_serve());
+  CHECK(std::any_of(world.events().begin(), world.events().end(), [](const std::string& line) {
+    return line.find("node.dead") != std::string::npos &&
+           line.find("supervisor") != std::string::npos;
+  }));
+  const RequestId late = world.clients().ask(wanted(2, 10, 5));
+  CHECK(world.clients().answer(late).error->code == Code::kUnavailable);
+}
+
+TEST_CASE("a node that is shut down does not call that the end of its supervisor") {
+  World world({});
+  world.settle();
+  REQUIRE(world.node().shut_down(seconds(5)));
+  CHECK(std::none_of(world.events().begin(), world.events().end(), [](const std::string& line) {
+    return line.find("node.dead") != std::string::npos;
+  }));
+}
+
 TEST_CASE("health is ok when idle, busy with work, degraded when work does not move") {
   World world(
       {.configure = [](Config& config) { config.mutable_supervisor()->set_stall_ms(2'000); }});
