@@ -7,6 +7,7 @@
 #include "tools/bench_command_line.h"
 #include "tools/flag_checks.h"
 #include "tools/plan_command_line.h"
+#include "tools/sim_command_line.h"
 
 namespace shoal::tools {
 
@@ -33,10 +34,14 @@ constexpr ConfigFlag kConfigFlags[] = {
      "compute.device",
      "cpu; or sim: reads no weights, answers from hashes in the time that sim.* says"},
     {"--threads", "compute.threads", "compute threads; 0: one per core"},
-    {"--kv-bytes", "kv.bytes", "KV memory, bytes"},
+    {"--kv-bytes",
+     "kv.bytes",
+     "KV memory of the answers in work, bytes; not of the store: --kv-store-bytes"},
     {"--kv-dir",
      "kv.dir",
-     "directory of the KV store, kept for days and shared; default: shoal/kv in the user's cache"},
+     "directory of the KV store, kept for days and shared; default: shoal/kv in the user's cache; "
+     "--set kv.store=none keeps none"},
+    {"--kv-store-bytes", "kv.store_bytes", "most bytes of the KV store"},
     {"--log-level", "log.level", "debug, info, warning or error"},
 };
 
@@ -56,6 +61,16 @@ std::vector<CLI::Option*> add_settings(CLI::App& app, ConfigArguments& arguments
           ->allow_extra_args(false)};
 }
 
+// A directory left empty is a script's unset variable.
+CLI::Validator names_store(std::string_view option) {
+  return {[option](const std::string& value) {
+            return option == "kv.dir" && value.empty()
+                       ? "is empty; name a directory, or keep no KV: --set kv.store=none"
+                       : std::string();
+          },
+          ""};
+}
+
 // Returns what it adds: the arguments that mean something only to a server in this process.
 std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& arguments) {
   std::vector<CLI::Option*> added = add_settings(app, arguments);
@@ -71,6 +86,7 @@ std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& a
           arguments.flags.emplace_back(&flag, value);
         },
         flag.help));
+    added.back()->check(names_store(flag.option));
   }
   return added;
 }
@@ -303,76 +319,6 @@ void add_tokenize(CLI::App& app, CommandLine& line) {
   ids->callback([&line] { line.status = run_tokenize(line.tokenize); });
 }
 
-void add_fleet_flags(CLI::App& sim, SimOptions& o, CLI::Option& trace) {
-  CLI::Option* fleet =
-      sim.add_option(
-             "--fleet",
-             o.fleet,
-             "a fleet without actors, from this file: thousands of GPUs for hours; the same "
-             "policies")
-          ->check(CLI::ExistingFile)
-          ->needs(&trace);
-  sim.add_option(
-         "--compare", o.compare, "ways to choose a prefill instance, a run of the fleet each")
-      ->delimiter(',')
-      ->needs(fleet);
-  sim.add_option("--hours", o.hours, "of arrivals at the fleet; the trace comes again and again")
-      ->check(real(0.001, 10000.0))
-      ->needs(fleet)
-      ->capture_default_str();
-  sim.add_option("--from-hour", o.from_hour, "of the trace, for a fleet")
-      ->check(CLI::Range(0, 100000))
-      ->needs(fleet);
-  sim.add_option("--to-hour", o.to_hour, "of the trace, for a fleet; 0: its end")
-      ->check(CLI::Range(0, 100000))
-      ->needs(fleet);
-  sim.add_option("--plot", o.plot, "folder for charts of the fleet (SVG)")->needs(fleet);
-  sim.add_flag("--json", o.json, "a line of JSON a run of the fleet")->needs(fleet);
-}
-
-void add_sim(CLI::App& app, CommandLine& line) {
-  CLI::App* sim = app.add_subcommand(
-      "sim", "run the production actors of a whole cluster under faults, from a seed");
-  SimOptions& o = line.sim;
-  sim->add_option("--scenario", o.scenarios, "scenario file, or folder of them; repeatable")
-      ->check(CLI::ExistingPath);
-  CLI::Option* seed = sim->add_option("--seed", o.seed, "run this seed")->capture_default_str();
-  sim->add_option("--seeds", o.seeds, "run all seeds of a range A..B")->excludes(seed);
-  sim->add_option("--nodes", o.nodes, "nodes of a scenario that the seed draws")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  sim->add_option("--topology", o.topology, "draw scenarios for the nodes of this topology file");
-  CLI::Option* trace =
-      sim->add_option("--trace",
-                      o.trace,
-                      "play the requests of this file (JSON Lines, plain or gzip; format in "
-                      "tests/sim/README.md) in place of drawn ones")
-          ->check(CLI::ExistingFile);
-  sim->add_option("--requests", o.requests, "play the first so many of the trace; 0: all")
-      ->check(CLI::Range(0, 1000000000))
-      ->needs(trace)
-      ->capture_default_str();
-  sim->add_option("--rate", o.rate, "arrivals and pauses of the trace are that many times shorter")
-      ->check(real(0.01, 1e6))
-      ->needs(trace)
-      ->capture_default_str();
-  sim->add_flag("--kv", o.keeps_kv, "nodes keep KV in a store that they share, in every run");
-  add_fleet_flags(*sim, o, *trace);
-  sim->add_flag("--shrink", o.shrink, "reduce a failing run to the fewest faults and requests");
-  sim->add_option("--log",
-                  o.log,
-                  "file for the event log of a single run; or for the progress of a range of "
-                  "seeds, which goes on there when it was interrupted");
-  sim->footer(
-      "Examples:\n  shoal sim --seed 7\n  shoal sim --nodes 8 --seeds 1..1000 --log soak.log\n"
-      "  shoal sim --scenario tests/sim/scenarios --seeds 1..20\n"
-      "  shoal sim --trace chat.jsonl.gz --requests 500 --nodes 5\n"
-      "  shoal sim --fleet tests/sim/fleet/fleets/tenth.txtpb --trace agentic.jsonl.gz --rate 400");
-  sim->callback([&line] {
-    line.status = line.sim.fleet.empty() ? run_sim(line.sim) : run_sim_fleet(line.sim);
-  });
-}
-
 struct KvCommand {
   KvTask task;
   const char* name;
@@ -442,7 +388,11 @@ void add_kv(CLI::App& app, CommandLine& line) {
           ->check(not_empty())
           ->required();
     }
-    sub->footer(std::string("Example:\n  ") + command.example);
+    const bool tells_provenance = command.task == KvTask::kStat || command.task == KvTask::kList;
+    sub->footer((tells_provenance ? std::string("Blocks are\n  ") + kExactBlocks + "\n  " +
+                                        kBoundedBlocks + "\n\n"
+                                  : std::string()) +
+                "Example:\n  " + command.example);
     sub->callback([&line, &command, sub] {
       if (command.task == KvTask::kEvict) {
         refuse_evicting_all(*sub);

@@ -207,6 +207,13 @@ struct SimOptions {
 
 enum class KvTask : std::uint8_t { kStat, kList, kVerify, kScrub, kEvict, kExport };
 
+// What `shoal kv` calls blocks, in its help and output.
+inline constexpr char kExactBlocks[] =
+    "exact: as every run from the first token on computes them; any request takes them";
+inline constexpr char kBoundedBlocks[] =
+    "bounded: computed behind a hit with rebuilt windows; requests with replay exact do not take "
+    "them";
+
 struct KvOptions {
   KvTask task = KvTask::kStat;
   std::vector<std::string> stores;  // directories, or rados:POOL/STORE; empty: as serve would

@@ -56,6 +56,7 @@ void print_counts(const std::vector<KvViewBlock>& blocks) {
               by_class[0],
               by_class[1],
               by_class[2]);
+  std::printf("            %s\n            %s\n", kExactBlocks, kBoundedBlocks);
 }
 
 void print_age(const std::vector<KvViewBlock>& blocks) {

@@ -19,6 +19,7 @@
 #include "actors/topology_file.h"
 #include "tests/sim/scenario.h"
 #include "tools/commands.h"
+#include "tools/log_lock.h"
 #include "tools/process_ports.h"
 #include "tools/progress_bar.h"
 #include "tools/sim_journal.h"
@@ -99,6 +100,7 @@ struct Run {
   std::vector<Named> scenarios;
   std::vector<std::string> roles;  // of drawn scenarios; none: options.nodes of them
   std::optional<sim::TraceSize> trace;
+  std::optional<LogLock> log;
   std::optional<SimJournal> journal;
 };
 
@@ -167,6 +169,7 @@ void count(const sim::Outcome& outcome, SimTotals& totals) {
   add(outcome.answers, totals.answers);
   add(outcome.faults, totals.faults);
   add(outcome.counters, totals.counters);
+  add(outcome.kv, totals.kv);
   for (const sim::Violation& violation : outcome.violations) {
     ++totals.invariants[violation.invariant];
   }
@@ -331,7 +334,7 @@ void print_trace(const Run& run, const SimTotals& totals) {
 }
 
 Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::uint64_t> seeds) {
-  Run run{options, seeds, {}, {}, {}, {}};
+  Run run{options, seeds, {}, {}, {}, {}, {}};
   TRY(run.scenarios, read_scenarios(options.scenarios));
   TRY(run.roles, roles_of_topology(options.topology));
   if (!options.trace.empty()) {
@@ -353,6 +356,9 @@ Result<Run> plan_run(const SimOptions& options, std::pair<std::uint64_t, std::ui
                 options.log +
                     ": is the log of a range of seeds, which the events of a single run would "
                     "overwrite; go on with it by --seeds, or name another file with --log");
+  }
+  if (!options.log.empty()) {
+    TRY(run.log, LogLock::take(options.log));
   }
   if (!options.seeds.empty() && !options.log.empty()) {
     TRY(run.journal,

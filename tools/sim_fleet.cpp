@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -101,6 +102,22 @@ void print(std::vector<Run>& runs, const fleet::Fleet& options, const SimOptions
   o.json ? table.print(true) : table.print_columns();
 }
 
+// Figures of ranks that hardly work, or never rest, say nothing of a policy.
+void tell_load(const Run& run, double rate) {
+  constexpr double kLow = 0.05;
+  constexpr double kHigh = 0.97;
+  const double use = run.figures.prefill_use;
+  if (use < kLow || use > kHigh) {
+    std::fprintf(
+        stderr,
+        "shoal: %s: prefill ranks worked %.1f %% of the time: %s --rate %g\n",
+        run.policy.c_str(),
+        100 * use,
+        use < kLow ? "so small a load says little, raise" : "the fleet is overloaded, lower",
+        rate);
+  }
+}
+
 ChartLine distribution(const std::string& name, sim::Samples& samples) {
   ChartLine line{name, {}};
   for (int i = 0; i <= 200; ++i) {
@@ -110,9 +127,18 @@ ChartLine distribution(const std::string& name, sim::Samples& samples) {
   return line;
 }
 
-Result<void> plot(std::vector<Run>& runs, const fs::path& folder) {
+// Before the run: nobody waits for charts that cannot be written.
+Result<void> make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
+  if (error || ::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return fail(Code::kMisconfigured,
+                folder.string() + ": charts cannot be written there; name another folder (--plot)");
+  }
+  return {};
+}
+
+Result<void> plot(std::vector<Run>& runs, const fs::path& folder) {
   LineChart ttft{"Time to first token", "ms", "share of requests", true, {}};
   LineChart tpot{"Time per output token", "ms", "share of requests", false, {}};
   LineChart queued{"Requests without a first token", "minute", "requests", false, {}};
@@ -152,10 +178,14 @@ Result<void> run(const SimOptions& o) {
     policies.push_back(options.prefill().policy());
   }
   TRY_VOID(chosen_rows(prefill_policies(), policies, "--compare"));
+  if (!o.plot.empty()) {
+    TRY_VOID(make_folder(o.plot));
+  }
   std::vector<Run> runs;
   for (const std::string& policy : policies) {
     options.mutable_prefill()->set_policy(policy);
     runs.push_back(run_one(options, requests, o));
+    tell_load(runs.back(), o.rate);
   }
   print(runs, options, o);
   return o.plot.empty() ? Result<void>() : plot(runs, o.plot);

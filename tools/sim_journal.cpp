@@ -43,7 +43,8 @@ Json line_of(const std::string& scenario, const SimProgress& progress) {
           {"answers", totals.answers},
           {"faults", totals.faults},
           {"violations", totals.invariants},
-          {"reached", totals.counters}};
+          {"reached", totals.counters},
+          {"kv", totals.kv}};
 }
 
 // Throws what is wrong.
@@ -62,6 +63,7 @@ SimProgress progress_of(const Json& line) {
   line.at("faults").get_to(totals.faults);
   line.at("violations").get_to(totals.invariants);
   line.at("reached").get_to(totals.counters);
+  line.at("kv").get_to(totals.kv);
   return progress;
 }
 
@@ -85,6 +87,7 @@ void add(const SimTotals& from, SimTotals& to) {
   add(from.faults, to.faults);
   add(from.invariants, to.invariants);
   add(from.counters, to.counters);
+  add(from.kv, to.kv);
 }
 
 bool is_range_log(const std::filesystem::path& file) {

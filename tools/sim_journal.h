@@ -31,6 +31,7 @@ struct SimTotals {
   Counts faults;
   Counts invariants;  // violated
   Counts counters;
+  Counts kv;
 };
 
 void add(const SimTotals::Counts& from, SimTotals::Counts& to);

@@ -51,6 +51,9 @@ void print_totals(const SimTotals& totals) {
   print_counts("answers", totals.answers);
   print_counts("faults", totals.faults);
   print_counts("reached", totals.counters);
+  if (!totals.kv.empty()) {
+    print_counts("kv", totals.kv);
+  }
   print_counts("violations", totals.invariants);
 }
 

@@ -408,6 +408,7 @@ Outcome run_scenario(const scenario::Scenario& scenario, const RunOptions& optio
   outcome.messages = world.messages();
   count_answers(workload, outcome.answers);
   count_events(world.events(), outcome.counters);
+  outcome.kv = world.kv_counts();
   if (options.keep_events) {
     for (std::size_t i = 0; i < world.events().size(); ++i) {
       outcome.events.push_back(world.timed_event(i));

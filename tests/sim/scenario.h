@@ -52,6 +52,7 @@ struct Outcome {
   std::map<std::string, std::int64_t> answers;   // completed, expired, refused, ...
   std::map<std::string, std::int64_t> faults;    // by kind
   std::map<std::string, std::int64_t> counters;  // of rare states
+  std::map<std::string, std::int64_t> kv;        // of all nodes' stores; none: nothing is kept
   // Virtual: from when all faults had ended and all clients had come until the cluster was whole,
   // and from then until everything open was over.
   Nanos whole{0};

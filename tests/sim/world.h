@@ -132,6 +132,8 @@ class World {
 
   // Of all files of the KV stores.
   Bytes kv_files() const;
+  // What all processes so far, dead ones too, counted of the KV stores: hits, misses, stored, ...
+  std::map<std::string, std::int64_t> kv_counts() const;
   // Blocks that were durable, and that no process's KV store knows any more.
   std::size_t lost_blocks() const;
   // The KV stores have nothing to write any more.

@@ -31,6 +31,38 @@ void World::open_blocks(NodeId node, Life& life) {
                                  [this, node](const std::string& event) { tell(node, event); }});
 }
 
+std::map<std::string, std::int64_t> World::kv_counts() const {
+  std::map<std::string, std::int64_t> counts;
+  const auto add = [&counts](const Life& life) {
+    const NodeMetrics& metrics = life.node->metrics();
+    const transport::BlockStore::Use use = life.blocks->use();
+    for (const auto& tier : metrics.kv_hits) {
+      for (const auto& provenance : tier) {
+        for (const auto& hits : provenance) {
+          counts["hits"] += hits;
+        }
+      }
+    }
+    counts["hit_tokens"] += metrics.kv_hit_tokens;
+    counts["misses"] += metrics.kv_misses;
+    counts["loads_failed"] += metrics.kv_loads_failed;
+    counts["stored"] += metrics.kv_stored;
+    counts["not_stored"] += metrics.kv_dropped;
+    counts["corrupt"] += metrics.kv_corrupt;
+    counts["expired"] += use.expired;
+    counts["evicted"] += use.evicted;
+  };
+  if (keeps_kv()) {
+    std::for_each(dead_.begin(), dead_.end(), [&add](const auto& life) { add(*life); });
+    for (const Host& host : hosts_) {
+      if (host.life) {
+        add(*host.life);
+      }
+    }
+  }
+  return counts;
+}
+
 NodeStore* World::disk_of(NodeId node) {
   const Host& host = hosts_.at(node.value);
   return host.life ? host.life->disk.get() : nullptr;

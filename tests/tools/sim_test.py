@@ -100,6 +100,42 @@ class OneRun(InFolder):
         self.assertNotIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2").stdout)
         self.assertIn("kv_hit", self.sim("--scenario", scenario, "--seeds", "1..2", "--kv").stdout)
 
+    def test_the_table_counts_what_the_kv_stores_did(self):
+        scenario = self.write("turns.txtpb", 'node: "all"\nworkload { requests: 12 gap_us: 400000 texts: 1 '
+                                             'prompt_min: 400 prompt_max: 500 }\n')
+        self.assertNotIn("\nkv  ", self.sim("--scenario", scenario).stdout)
+        told = self.sim("--scenario", scenario, "--kv", "--seeds", "1..2", "--log", self.log).stdout
+        line = re.search(r"\nkv +(.*?)\nviolations", told, re.DOTALL)[1].split()
+        counts = dict(zip(line[::2], map(int, line[1::2])))
+        self.assertGreaterEqual(counts.keys(), {"hits", "misses", "stored", "corrupt", "expired"})
+        self.assertGreater(min(counts["hits"], counts["misses"], counts["stored"]), 0)
+        self.assertEqual(counts["corrupt"] + counts["expired"], 0)
+        self.assertEqual(json.loads(self.lines()[-1])["kv"], counts)
+
+    def test_what_would_be_ignored_is_refused(self):
+        scenario = self.write("one.txtpb", 'node: "all"')
+        for flag, value in (("--nodes", "2"), ("--topology", "x")):
+            self.assertIn(f"{flag}", self.sim("--scenario", scenario, flag, value, status=2).stderr)
+        self.assertIn("--topology", self.sim("--nodes", "2", "--topology", "x", status=2).stderr)
+
+    def test_a_log_that_cannot_be_written_is_told_before_the_run(self):
+        for path in (self.folder, os.path.join(self.folder, "none", "run.log")):
+            done = self.sim("--nodes", "2", "--seed", "1", "--log", path, status=1)
+            self.assertIn(path + ": cannot be written", done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_two_runs_do_not_share_a_log(self):
+        with Program("sim", "--nodes", "2", "--seeds", "1..100000", "--log", self.log) as soak:
+            end = time.monotonic() + DEADLINE_S
+            while not os.path.exists(self.log) or len(self.lines()) < 2:
+                self.assertLess(time.monotonic(), end)
+            for arguments in (("--seeds", "1..2"), ("--seed", "1")):
+                done = self.sim("--nodes", "2", *arguments, "--log", self.log, status=1)
+                self.assertRegex(done.stderr, "another run writes it|is the log of a range of seeds")
+            soak.process.send_signal(signal.SIGINT)
+            soak.process.wait(DEADLINE_S)
+        self.assertEqual(json.loads(self.lines()[0])["first_seed"], 1)
+
     def test_kv_of_a_model_is_kept_when_asked(self):
         scenario = self.write("guppy.txtpb", 'node: "all"\ndevice { model: "guppy" }\n'
                                              'workload { requests: 2 gap_us: 8000000 texts: 1 prompt_min: 300 answer_max: 5 }\n')
@@ -317,12 +353,25 @@ class AFleet(InFolder):
         self.assertEqual(hashes("3"), hashes("3"))
         self.assertNotEqual(hashes("3"), hashes("4"))
 
+    def test_flags_of_actors_are_refused_beside_a_fleet(self):
+        for flag in (["--kv"], ["--nodes", "3"], ["--seeds", "1..2"], ["--requests", "5"], ["--shrink"], ["--log", self.log],
+                     ["--scenario", self.folder]):
+            self.assertIn(flag[0], self.fleet(*flag, status=2).stderr)
+
+    def test_a_fleet_without_a_rate_is_refused_and_one_that_rests_is_told(self):
+        self.assertIn("--rate", self.sim("--fleet", self.TENTH, "--trace", self.CHAT, status=2).stderr)
+        resting = self.sim("--fleet", self.TENTH, "--trace", self.CHAT, "--hours", "0.02", "--rate", "2")
+        self.assertRegex(resting.stderr, r"prefill ranks worked \S+ % of the time: so small a load says little, raise --rate 2\n")
+        self.assertEqual(self.fleet().stderr, "")
+
     def test_what_cannot_be_run_is_said(self):
         self.assertIn("no 'best'", self.fleet("--compare", "best", status=1).stderr)
         self.assertIn("no request arrives", self.fleet("--from-hour", "7", status=1).stderr)
-        self.assertIn("cannot be written", self.fleet("--plot", "/proc/plots", status=1).stderr)
+        charts = self.fleet("--plot", "/proc/plots", status=1)
+        self.assertIn("cannot be written", charts.stderr)
+        self.assertEqual(charts.stdout, "")
         wrong = self.write("wrong.txtpb", "prefill { instances: 0 }\n")
-        done = run("sim", "--fleet", wrong, "--trace", self.CHAT)
+        done = run("sim", "--fleet", wrong, "--trace", self.CHAT, "--rate", "20")
         self.assertEqual(done.returncode, 1)
         self.assertIn("wrong.txtpb: prefill", done.stderr)
 
