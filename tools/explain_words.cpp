@@ -141,7 +141,7 @@ std::string refusal_words(const FieldText& field) {
     return cannot_fit_words(field);
   }
   return why == "node_full"
-             ? "the node has " + field("open") + " open answers, its most (request.ceiling)"
+             ? "the node is full: " + field("open") + " open, its most (request.ceiling)"
              : why;
 }
 

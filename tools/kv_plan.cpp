@@ -64,6 +64,13 @@ Result<transport::RadosPlace> rados_place(const std::string& text, const Config&
   return place;
 }
 
+// Who reads it later may stand in another directory.
+fs::path whole_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error).lexically_normal();
+  return error || path.empty() ? path : whole;
+}
+
 Result<KvPlace> user_place() {
   const fs::path cache = user_cache();
   if (cache.empty()) {
@@ -94,7 +101,11 @@ Result<std::unique_ptr<transport::BlockStore>> open_place(
     TRY(const KvPlace place, kv_place(config));
     transport::BlockStoreParams params = params_of(place);
     params.made_on = made_on;
-    return open_row(config, place.row, std::move(params));
+    auto store = open_row(config, place.row, std::move(params));
+    if (!store) {
+      return tl::unexpected(naming_options(std::move(store).error(), place));
+    }
+    return store;
   }();
   if (!opened && !is_named) {
     // Nobody asked for the user's cache directory: it is no reason not to serve.
@@ -144,12 +155,12 @@ Result<KvPlace> kv_place(const Config& config) {
     return fail(Code::kMisconfigured,
                 "kv.store is \"" + kv.store() + "\": it outlives no process; name a directory");
   }
-  return kv.dir().empty() ? user_place() : KvPlace{kv.store(), kv.dir(), {}};
+  return kv.dir().empty() ? user_place() : KvPlace{kv.store(), whole_path(kv.dir()), {}};
 }
 
 Result<KvPlace> parse_kv_place(const std::string& text, const Config& config) {
   if (!text.starts_with(kRados)) {
-    return KvPlace{"file", text, {}};
+    return KvPlace{"file", whole_path(text), {}};
   }
   TRY(transport::RadosPlace rados, rados_place(text.substr(kRados.size()), config));
   return KvPlace{"rados", {}, std::move(rados)};
@@ -184,17 +195,31 @@ Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
                    const std::string& why) { tell(log, where, why); }});
 }
 
-std::string describe_kv(const Config& config) {
+Error naming_options(Error error, const KvPlace& place) {
+  if (place.row == "rados" && error.code == Code::kMisconfigured) {
+    error.message += " (kv.ceph_conf, kv.ceph_user; kv.dir is POOL/STORE)";
+  }
+  return error;
+}
+
+std::string describe_kv(const Config& config, const transport::BlockStore* store) {
   const auto& kv = config.kv();
-  if (kv.store() == "none") {
-    return "KV ends with its request (kv.store)";
+  if (store == nullptr) {
+    return kv.store() == "none" ? "KV ends with its request (kv.store is none)"
+                                : "KV ends with its request: nodes of a cluster keep it only where "
+                                  "kv.dir names a directory that they share";
   }
   const auto place = kv_place(config);
   if (!place && kv.store() != "memory") {
     return "KV ends with its request: " + place.error().message;
   }
-  return "KV is kept in " + (place ? place->text() : kv.store()) + ", up to " +
-         size_text(kv.store_bytes()) + " (kv.store_bytes)";
+  const std::string where = place ? place->text() : "the memory of this process";
+  const transport::BlockStore::Use use = store->use();
+  if (!use.away.empty()) {
+    return "KV ends with its request until its store is there, which is away: " + use.away;
+  }
+  return "KV is kept in " + where + ", up to " + size_text(kv.store_bytes()) + " (kv.store_bytes)" +
+         (use.writable ? "" : "; it takes nothing new now, see the log: is it full or read-only?");
 }
 
 Result<KvIdentity> kv_identity(const DevicePlan& plan) {

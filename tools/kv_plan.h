@@ -40,8 +40,12 @@ transport::BlockStoreParams params_of(const KvPlace& place);
 Result<std::unique_ptr<transport::BlockStore>> open_blocks(const Config& config,
                                                            const EventLog& log);
 
-// Where it keeps what, for the one who starts a server.
-std::string describe_kv(const Config& config);
+// Which options say where that store is, in an error about the store itself, which knows of none.
+Error naming_options(Error error, const KvPlace& place);
+
+// Where it keeps what, and how that is now, for the one who starts a server. `store`: as opened;
+// null: there is none.
+std::string describe_kv(const Config& config, const transport::BlockStore* store);
 
 // Of what the device runs; no tenant's.
 Result<KvIdentity> kv_identity(const DevicePlan& plan);

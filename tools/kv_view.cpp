@@ -20,7 +20,11 @@ Result<KvView> KvView::open(const KvPlace& place) {
   view.params_->wall = unix_millis_now;
   view.params_->policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
   view.params_->writer = IncarnationId{random_seed()};
-  TRY(view.io_, transport::open_block_files(place.row, *view.params_));
+  auto files = transport::open_block_files(place.row, *view.params_);
+  if (!files) {
+    return tl::unexpected(naming_options(std::move(files).error(), place));
+  }
+  view.io_ = *std::move(files);
   TRY_VOID(transport::check_version(*view.io_, view.place_));
   view.catalog_ = std::make_unique<transport::Catalog>(*view.params_);
   TRY_VOID(view.read());

@@ -32,6 +32,16 @@ EventLog log_of(const Config& config, std::shared_ptr<const std::atomic<bool>> s
           sink_until(std::move(silent))};
 }
 
+std::vector<std::string> names_of(const ClusterPlan* cluster) {
+  std::vector<std::string> names;
+  if (cluster != nullptr) {
+    for (const TopologyNode& node : cluster->topology.nodes) {
+      names.push_back(node.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config) {
@@ -48,7 +58,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   const NodeRoles roles =
       cluster == nullptr ? kAllRoles : cluster->topology.nodes.at(self.value).roles;
   TRY(ServerPlan plan, plan_server(config, roles));
-  auto server = std::unique_ptr<LocalServer>(new LocalServer());
+  auto server = std::unique_ptr<LocalServer>(new LocalServer(config));
   if (roles.has_device()) {
     TRY_VOID(server->open_device(plan.device));
   }
@@ -59,7 +69,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   TRY_VOID(server->open_node(config, plan));
   if (plan.front) {
     FrontPlan front = *std::move(plan.front);
-    TRY_VOID(server->open_front(config, plan, std::move(front)));
+    TRY_VOID(server->open_front(config, plan, std::move(front), names_of(cluster)));
   }
   if (!server->node_->wait_until_started(kStartLimit)) {
     return fail(Code::kInternal, "a part of the node did not start; see the log");
@@ -111,7 +121,8 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
 
 Result<void> LocalServer::open_front(const Config& config,
                                      const ServerPlan& plan,
-                                     FrontPlan front) {
+                                     FrontPlan front,
+                                     std::vector<std::string> nodes) {
   const std::string& own_name = plan.device.model_name;
   model_name_ = config.model().served_name().empty() ? own_name : config.model().served_name();
   HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
@@ -129,6 +140,7 @@ Result<void> LocalServer::open_front(const Config& config,
   parts.stream_limits = stream_limits(config);
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
   parts.version = SHOAL_VERSION;
+  parts.nodes = std::move(nodes);
   parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
   parts.log = log_of(config, silent_);
   TRY(http_, HttpServer::start(std::move(front.http), std::move(parts)));
@@ -137,6 +149,22 @@ Result<void> LocalServer::open_front(const Config& config,
 
 LocalServer::~LocalServer() {
   stop();
+}
+
+OpenWork LocalServer::open_work() const {
+  OpenWork work;
+  work.routed = node_->metrics().ledger_open;
+  if (http_ != nullptr) {
+    const HttpMetrics& metrics = http_->metrics();
+    work.has_clients = true;
+    work.answers = metrics.choices_waiting + metrics.choices_running;
+    work.cut = metrics.clients_gone[static_cast<std::size_t>(ClientGone::kShutdown)];
+  }
+  if (device_ != nullptr) {
+    const kernels::KvArena& arena = device_->backend().arena();
+    work.sequences = arena.sequences() - arena.free_sequences();
+  }
+  return work;
 }
 
 bool LocalServer::drain(Nanos limit) {

@@ -22,6 +22,15 @@
 
 namespace shoal::tools {
 
+// For the one who ends a server.
+struct OpenWork {
+  bool has_clients = false;    // a gateway: its drain waits for their answers
+  std::int64_t answers = 0;    // of those clients
+  std::int64_t cut = 0;        // of them, since the start
+  std::int64_t routed = 0;     // requests in the router's ledger
+  std::int64_t sequences = 0;  // in the KV memory
+};
+
 class LocalServer {
  public:
   // Serves when it returns. Errors name the file, field, flag or address and what to do.
@@ -35,6 +44,11 @@ class LocalServer {
 
   std::string model_name() const { return model_name_; }
 
+  // Where its KV outlives a request, and how that is now; one line.
+  std::string kv_text() const { return describe_kv(config_, blocks_.get()); }
+
+  OpenWork open_work() const;
+
   // False for good: the process must be started again.
   bool can_serve() const { return node_->can_serve(); }
 
@@ -44,14 +58,19 @@ class LocalServer {
   bool stop();
 
  private:
-  LocalServer() = default;
+  explicit LocalServer(const Config& config) : config_(config) {}
+
   static Result<std::unique_ptr<LocalServer>> start(const Config& config,
                                                     const ClusterPlan* cluster,
                                                     NodeId self);
   Result<void> open_device(DevicePlan plan);
   Result<void> open_node(const Config& config, const ServerPlan& plan);
-  Result<void> open_front(const Config& config, const ServerPlan& plan, FrontPlan front);
+  Result<void> open_front(const Config& config,
+                          const ServerPlan& plan,
+                          FrontPlan front,
+                          std::vector<std::string> nodes);
 
+  Config config_;
   std::string model_name_;
   Pause pause_;                                     // of a device that takes time for nothing
   std::unique_ptr<kernels::Device> device_;         // null without prefill and decode

@@ -23,6 +23,9 @@ void print_ready(const ClusterPlan& plan, NodeId self, const LocalServer& server
       plan.cluster.c_str(),
       serves.c_str(),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  if (node.roles.router || node.roles.has_device()) {
+    std::printf("%s\n", server.kv_text().c_str());
+  }
   std::fflush(stdout);
 }
 

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "tools/commands.h"
-#include "tools/kv_plan.h"
 #include "tools/local_server.h"
 #include "tools/server_life.h"
 #include "tools/server_plan.h"
@@ -12,21 +11,21 @@ namespace shoal::tools {
 
 namespace {
 
-void print_ready(const LocalServer& server, Nanos took, const Config& config) {
+void print_ready(const LocalServer& server, Nanos took, bool has_keys) {
   const std::string url = server.url();
   std::printf(
       "shoal serves %s at %s (ready in %lld ms)\n",
       server.model_name().c_str(),
       url.c_str(),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
-  std::printf("%s\n", describe_kv(config).c_str());
+  std::printf("%s\n", server.kv_text().c_str());
   std::printf(
       "try: curl -s %s/v1/chat/completions %s-H 'Content-Type: application/json' -d '{\"model\": "
       "\"%s\", \"messages\": "
       "[{\"role\": \"user\", \"content\": \"What is shoal?\"}], \"thinking\": {\"type\": "
       "\"disabled\"}}'\n",
       url.c_str(),
-      config.http().api_key_size() > 0 ? "-H 'Authorization: Bearer KEY' " : "",
+      has_keys ? "-H 'Authorization: Bearer KEY' " : "",
       server.model_name().c_str());
   std::fflush(stdout);
 }
@@ -36,7 +35,9 @@ void print_ready(const LocalServer& server, Nanos took, const Config& config) {
 int run_serve(const Config& config) {
   return run_until_signal(
       {[&config] { return LocalServer::start(config); },
-       [&config](const LocalServer& server, Nanos took) { print_ready(server, took, config); },
+       [has_keys = config.http().api_key_size() > 0](const LocalServer& server, Nanos took) {
+         print_ready(server, took, has_keys);
+       },
        std::chrono::milliseconds(config.request().drain_ms())});
 }
 

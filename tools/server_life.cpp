@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <thread>
 
 #include "tools/commands.h"
@@ -40,6 +41,29 @@ bool wait_for_the_end(const sigset_t& signals, const LocalServer& server) {
   return false;
 }
 
+long long in_ms(Nanos time) {
+  return static_cast<long long>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+}
+
+// "1 answer", "2 answers".
+std::string count(std::int64_t number, const char* what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+// What a drain waits for.
+std::string draining_line(const OpenWork& work, Nanos limit) {
+  if (!work.has_clients) {
+    return "draining: waits for nothing, no client is connected here; " +
+           count(work.routed, "request") + " of its router and " +
+           count(work.sequences, "sequence") + " of its KV memory go on elsewhere";
+  }
+  return work.answers == 0
+             ? "draining: no answer is open"
+             : "draining: waits for " + count(work.answers, "open answer") + ", at most " +
+                   std::to_string(in_ms(limit)) + " ms (request.drain_ms)";
+}
+
 void leave_at_the_next(const sigset_t& signals) {
   std::thread([signals] {
     int again = 0;
@@ -60,15 +84,19 @@ int run_until_signal(const ServerLife& life) {
   life.ready(**server, monotonic_now() - began);
   const bool asked = wait_for_the_end(signals, **server);
   const Nanos limit = asked ? life.drain_limit : std::min(life.drain_limit, kLastWords);
-  std::fprintf(stderr,
-               asked ? "shoal: draining; once more to leave at once\n"
-                     : "shoal: the node cannot serve any more, see the log; start it again\n");
+  const OpenWork open = (*server)->open_work();
+  if (asked) {
+    std::fprintf(
+        stderr, "shoal: %s; once more to leave at once\n", draining_line(open, limit).c_str());
+  } else {
+    std::fprintf(stderr, "shoal: the node cannot serve any more, see the log; start it again\n");
+  }
   leave_at_the_next(signals);
   if (!(*server)->drain(limit)) {
     std::fprintf(stderr,
-                 "shoal: some answers were cut after %lld ms%s\n",
-                 static_cast<long long>(
-                     std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()),
+                 "shoal: %s cut after %lld ms%s\n",
+                 count((*server)->open_work().cut - open.cut, "answer").c_str(),
+                 in_ms(limit),
                  asked ? " (request.drain_ms)" : "");
   }
   const bool stopped = (*server)->stop();

@@ -36,6 +36,10 @@ Result<void> set_class(std::string_view text, std::vector<ApiKey>& keys) {
   if (key == keys.end()) {
     return fail(Code::kMisconfigured, "its key is not one of http.api_key; give it there, too");
   }
+  if (key->ttl) {
+    return fail(Code::kMisconfigured,
+                "its key has a class by an earlier one; leave one of them out");
+  }
   key->ttl = ttl;
   return {};
 }

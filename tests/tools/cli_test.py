@@ -115,7 +115,7 @@ class Arguments(OneLine):
 
     def test_chat_with_a_running_server_refuses_the_flags_of_an_own_one(self):
         for flag in ("--config", "--set", "--host", "--port", "--served-model-name", "--max-model-len", "--max-num-seqs", "--replay",
-                     "--threads", "--kv-bytes", "--log-level"):
+                     "--threads", "--kv-bytes", "--kv-dir", "--kv-store-bytes", "--log-level"):
             with self.subTest(flag=flag):
                 self.refused(["chat", "--url", "http://127.0.0.1:1", flag, "x"], "--url", flag, status=2)
         self.refused(["chat", "--url", "http://127.0.0.1:1", "some-model"], "--url", "model", status=2)
@@ -151,6 +151,17 @@ class Arguments(OneLine):
                 self.refused(["codec", command, flag, ""], flag + ": is empty", status=2)
         self.refused(["models", ""], "directory: is empty", status=2)
         self.refused(["chat", "--url", ""], "--url: is empty", status=2)
+
+    def test_an_empty_kv_directory_is_refused_with_how_to_keep_none(self):
+        for command in ("serve", "chat", "config"):
+            self.refused([command, "--kv-dir", ""], "--kv-dir: is empty", "--set kv.store=none", status=2)
+
+    def test_the_flags_of_kv_memory_and_of_the_kv_store_name_each_other(self):
+        text = " ".join(run("serve", "--help").stdout.split())
+        self.assertRegex(text, r"--kv-bytes \S+ KV memory of the answers in work, bytes; not of the store: --kv-store-bytes")
+        shown = run("config", "--kv-bytes", "2000000", "--kv-store-bytes", "3000000").stdout
+        self.assertIn("kv.bytes = 2000000  (--kv-bytes)", shown)
+        self.assertIn("kv.store_bytes = 3000000  (--kv-store-bytes)", shown)
 
     def test_generate_without_a_prompt(self):
         for arguments in ([], ["--ids", ""], ["--prompt", ""], ["--ids", "", "--prompt", ""]):

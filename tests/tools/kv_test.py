@@ -133,6 +133,9 @@ class Store(unittest.TestCase):
         self.assertIn("8: 5 exact, 3 bounded; 3 agent, 5 chat, 0 pinned", said)
         self.assertIn("in 2 segments of 1 writers", said)
         self.assertIn("3.0 to 30.0 hours ago", said)
+        for told in (said, run("kv", "stat", "--help").stdout, run("kv", "ls", "--help").stdout):
+            self.assertIn("exact: as every run from the first token on computes them", told)
+            self.assertIn("bounded: computed behind a hit with rebuilt windows", told)
 
     def test_ls_names_every_block_with_its_place(self):
         lines = self.kv("ls", self.dir).splitlines()
@@ -210,6 +213,12 @@ class Store(unittest.TestCase):
         self.assertRegex(said, re.compile("name the ceph.conf of the cluster|install librados-dev"))
         self.assertIn("POOL/STORE", self.kv("stat", "rados:/kv", status=1))
 
+    def test_ceph_without_a_configuration_is_told_by_the_option_that_names_one(self):
+        for command in (("kv", "stat", "rados:shoal/kv"), ("serve", "--device", "sim", "--port", "0", "--set", "kv.store=rados")):
+            done = run(*command)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("kv.ceph_conf", done.stderr)
+
     def test_how_long_each_class_lives_is_an_option_with_its_origin(self):
         shown = run("config", "--set", "kv.agent_hours=24").stdout
         self.assertIn("kv.agent_hours = 24  (--set)", shown)
@@ -269,6 +278,24 @@ class Store(unittest.TestCase):
             self.assertIn("8 blocks verified", self.kv("verify", "--config", config))
             self.assertIn("kv.store", self.kv("stat", "--set", "kv.store=none", status=1))
 
+    def test_the_start_line_names_the_whole_path_of_a_relative_directory(self):
+        relative = os.path.relpath(self.dir)
+        with Server("--device", "sim", "--kv-dir", relative, "--kv-store-bytes", "5000000") as server:
+            self.assertIn(f"KV is kept in {self.dir}, up to 4.8 MiB (kv.store_bytes)", server.await_line(server.stdout, "KV"))
+        self.assertTrue(self.kv("stat", relative).startswith(self.dir + "\n"))
+
+    def test_the_start_line_of_a_store_that_is_away_says_so_and_why(self):
+        with Server("--device", "sim", "--kv-dir", "/proc/none/kv") as server:
+            line = server.await_line(server.stdout, "KV")
+            self.assertIn("KV ends with its request until its store is there, which is away: ", line)
+            self.assertIn("/proc/none/kv", line)
+
+    def test_a_server_that_keeps_no_kv_says_by_which_option(self):
+        with Server("--device", "sim", "--set", "kv.store=none") as server:
+            self.assertIn("KV ends with its request (kv.store is none)", server.await_line(server.stdout, "KV"))
+        with Server("--device", "sim", "--set", "kv.store=memory") as server:
+            self.assertIn("KV is kept in the memory of this process", server.await_line(server.stdout, "KV"))
+
     def test_several_directories_are_looked_at_and_one_bad_one_does_not_hide_the_others(self):
         said = self.kv("stat", os.path.join(self.root, "nowhere"), self.dir, status=1)
         self.assertIn("8: 5 exact", said)
@@ -307,6 +334,9 @@ class Keys(unittest.TestCase):
             self.assertIn("http.key_class 1: ", said)
             self.assertIn(problem, said)
             self.assertNotIn("SECRET", said)
+        twice = run("config", "--api-key", "SECRET", "--set", "http.key_class=SECRET=agent", "--set", "http.key_class=SECRET=pinned").stderr
+        self.assertIn("http.key_class 2: its key has a class by an earlier one", twice)
+        self.assertNotIn("SECRET", twice)
         self.assertIn("http.key_class = 1 keys  (--set)", run("config", "--api-key", "known", "--set", "http.key_class=known=agent").stdout)
 
 

@@ -116,9 +116,30 @@ class Losses(unittest.TestCase):
             streams = Streams(front, 4, 300)
             streams.await_started()
             front.process.send_signal(signal.SIGTERM)
-            front.await_line(front.stderr, "draining")
+            self.assertIn("waits for 4 open answers, at most 30000 ms (request.drain_ms)", front.await_line(front.stderr, "shoal: draining"))
             self.assertEqual(len(streams.texts()), 4)
             self.assertEqual(front.process.wait(DEADLINE_S), 0)
+
+    def test_sigterm_of_a_node_without_clients_says_what_goes_on_elsewhere(self):
+        with Cluster() as cluster:
+            decode = cluster.nodes["decode"]
+            decode.process.send_signal(signal.SIGTERM)
+            self.assertIn("no client is connected here; 0 requests of its router and 0 sequences of its KV memory go on elsewhere",
+                          decode.await_line(decode.stderr, "shoal: draining"))
+            self.assertEqual(decode.process.wait(DEADLINE_S), 0)
+
+    def test_a_request_is_explained_with_the_names_of_its_nodes(self):
+        with Cluster() as cluster:
+            answer = cluster.front.post("/v1/completions", {"model": cluster.front.model, "prompt": "Hello", "max_tokens": 3})
+            done = run("explain", answer["id"], "--url", cluster.front.url)
+            self.assertRegex(done.stdout, r"\d  0 front +1 +received ")
+            self.assertRegex(done.stdout, r"prefill_placed .* to_node=\"\d prefill\"")
+            self.assertRegex(done.stdout, r"\d+ decode +1 +answer_done ")
+
+    def test_a_node_says_where_its_kv_is_kept(self):
+        with Cluster() as cluster:
+            prefill = cluster.nodes["prefill"]
+            self.assertIn("kv.dir names a directory that they share", prefill.await_line(prefill.stdout, "KV"))
 
     def test_sigterm_ends_every_node_with_0(self):
         with Cluster() as cluster:

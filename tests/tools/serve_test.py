@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """`shoal serve` with the built-in model, over real sockets: what it answers, and how it ends."""
+import contextlib
 import http.client
 import json
 import os
 import re
 import signal
+import time
 import unittest
 
 import shoal_program
@@ -181,6 +183,42 @@ class Explained(unittest.TestCase):
             self.assertEqual((unknown.returncode, unknown.stdout), (1, ""))
             self.assertIn("not known here", unknown.stderr)
 
+    @staticmethod
+    def explained(server, prompt, **more):
+        answer = server.post("/v1/completions", {"model": server.model, "prompt": prompt, "max_tokens": 2, **more})
+        return shoal_program.run("explain", answer["id"], "--url", server.url).stdout
+
+    def test_why_a_prompt_hits_or_misses_is_told_in_words(self):
+        prompt = [3 + n % 200 for n in range(500)]
+        with Server("--device", "sim", "--set", "kv.tail_bytes=0") as server:
+            self.assertIn("kept KV, attempt 1: nothing: no block of this model and API key is stored", self.explained(server, prompt))
+            limit = time.monotonic() + DEADLINE_S
+            while "shoal_kv_blocks_stored_total 3\n" not in server.request("GET", "/metrics")[1]:
+                self.assertLess(time.monotonic(), limit)
+            self.assertIn("kept KV, attempt 1: blocks of the store; 384 leading tokens are stored, 384 loaded", self.explained(server, prompt))
+            self.assertIn("a hit of 128 tokens or less is a miss", self.explained(server, prompt[:200]))
+            self.assertIn("blocks have 128 tokens", self.explained(server, prompt[:100]))
+        with Server("--device", "sim", "--set", "kv.store=none") as server:
+            self.assertIn("kept KV, attempt 1: nothing: the router's node keeps no KV", self.explained(server, prompt))
+
+    def test_every_field_of_the_table_is_explained_below_it(self):
+        with Server("--device", "sim") as server:
+            table, meanings = self.explained(server, [3 + n % 200 for n in range(500)]).split("fields\n")
+        told = {line.split()[0] for line in meanings.splitlines()}
+        self.assertEqual(set(re.findall(r" (\w+)=", table)) - told, set())
+        self.assertIn("work_ns", told)
+
+    def test_a_refused_request_is_explained_with_the_figures_of_its_refusal(self):
+        with Server("--device", "sim", "--set", "request.ceiling=1", "--set", "sim.eos_period=0") as server:
+            stream = server.stream("/v1/completions", {"model": server.model, "prompt": "Once", "max_tokens": 50_000})
+            next(stream)
+            with contextlib.closing(server.connect()) as connection:
+                connection.request("POST", "/v1/completions", json.dumps({"prompt": "Hi"}), {"x-request-id": "late"})
+                self.assertEqual(connection.getresponse().status, 503)
+            done = shoal_program.run("explain", "late", "--url", server.url)
+            self.assertIn("refused, attempt 1: the node is full: 1 open, its most (request.ceiling)", done.stdout)
+            stream.close()
+
 
 class Keys(unittest.TestCase):
     def test_each_key_is_let_in_and_nobody_without(self):
@@ -200,7 +238,8 @@ class Ends(unittest.TestCase):
             stream = self.long_stream(server, 300)
             events = [next(stream)]
             server.process.send_signal(signal.SIGTERM)
-            server.await_line(server.stderr, "draining")
+            self.assertEqual(server.await_line(server.stderr, "draining").rstrip(),
+                             "shoal: draining: waits for 1 open answer, at most 30000 ms (request.drain_ms); once more to leave at once")
             events += stream
             self.assertEqual(events[-1], "[DONE]")
             last = [json.loads(event) for event in events[:-1] if json.loads(event)["choices"]][-1]
@@ -213,7 +252,7 @@ class Ends(unittest.TestCase):
             next(stream)
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(json.loads(rest_of(stream)[-1])["error"]["code"], "draining")
-            server.await_line(server.stderr, "cut after 50 ms")
+            server.await_line(server.stderr, "shoal: 1 answer cut after 50 ms (request.drain_ms)")
             self.assertEqual(server.process.wait(DEADLINE_S), 0)
 
     def test_the_log_names_the_drain_limit_that_holds(self):
