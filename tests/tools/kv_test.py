@@ -340,6 +340,41 @@ class Keys(unittest.TestCase):
         self.assertIn("http.key_class = 1 keys  (--set)", run("config", "--api-key", "known", "--set", "http.key_class=known=agent").stdout)
 
 
+class ReadMe(unittest.TestCase):
+    def setUp(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
+            self.lines = [line for line in readme.read().splitlines() if "prompt_cache" in line or "exact, " in line]
+
+    def ask(self, server):
+        prompt = "The code of Nora is 4711. " + "The table was on the hill. " * 60 + "What is the code of Nora?"
+        answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}], "thinking": {"type": "disabled"},
+                                                      "temperature": 0})
+        usage = answer["usage"]
+        self.assertIn(f'    "content":"{answer["choices"][0]["message"]["content"]}" '
+                      f'"prompt_cache_hit_tokens":{usage["prompt_cache_hit_tokens"]},'
+                      f'"prompt_cache_miss_tokens":{usage["prompt_cache_miss_tokens"]}', self.lines)
+        return usage["prompt_cache_hit_tokens"]
+
+    @staticmethod
+    def await_kept(server):
+        limit = time.monotonic() + shoal_program.DEADLINE_S
+        while not re.search(r"(?m)^shoal_kv_tails 2$", page := server.request("GET", "/metrics")[1]) or "shoal_kv_blocks_stored_total 3\n" not in page:
+            if time.monotonic() > limit:
+                raise AssertionError(page)
+
+    def test_the_example_of_the_readme_gives_what_it_says(self):
+        with tempfile.TemporaryDirectory() as directory:
+            with Server("--kv-dir", directory) as server:
+                hits = [self.ask(server)]
+                self.await_kept(server)
+                hits.append(self.ask(server))
+            with Server("--kv-dir", directory) as server:
+                Store.visible(server)
+                hits.append(self.ask(server))
+            self.assertEqual(hits, [0, 441, 384])
+            self.assertIn("    " + run("kv", "stat", directory).stdout.splitlines()[1], self.lines)
+
+
 class Bench(unittest.TestCase):
     def test_bench_kv_replays_recorded_requests(self):
         trace = os.path.join(ROOT, "tests", "sim", "traces", "mixed-600.jsonl.gz")
