@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 import unittest
 
 import shoal_program
@@ -192,9 +191,7 @@ class Explained(unittest.TestCase):
         prompt = [3 + n % 200 for n in range(500)]
         with Server("--device", "sim", "--set", "kv.tail_bytes=0") as server:
             self.assertIn("kept KV, attempt 1: nothing: no block of this model and API key is stored", self.explained(server, prompt))
-            limit = time.monotonic() + DEADLINE_S
-            while "shoal_kv_blocks_stored_total 3\n" not in server.request("GET", "/metrics")[1]:
-                self.assertLess(time.monotonic(), limit)
+            shoal_program.await_true(lambda: "shoal_kv_blocks_stored_total 3\n" in server.request("GET", "/metrics")[1])
             self.assertIn("kept KV, attempt 1: blocks of the store; 384 leading tokens are stored, 384 loaded", self.explained(server, prompt))
             self.assertIn("a hit of 128 tokens or less is a miss", self.explained(server, prompt[:200]))
             self.assertIn("blocks have 128 tokens", self.explained(server, prompt[:100]))
