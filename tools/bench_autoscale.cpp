@@ -2,13 +2,16 @@
 // future, and for how long they were too few.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/sim/fleet/autoscale_replay.h"
 #include "tests/sim/fleet/samples.h"
+#include "tools/bench_command_line.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
+#include "tools/policy_rows.h"
 
 namespace shoal::tools {
 
@@ -17,6 +20,16 @@ namespace {
 using sim::AutoscaleFigures;
 using sim::AutoscaleLoad;
 using sim::ServiceRates;
+
+struct BenchAutoscaleOptions {
+  std::string trace;                  // a file of rates
+  std::vector<std::string> policies;  // empty: all
+  int seeds = 5;
+  int provisioning_s = 180;  // until a unit that is asked for takes work
+  int peak_units = 40;       // that the highest rate of a service needs
+  bool cost = false;         // time of a decision instead
+  bool json = false;
+};
 
 const AutoscaleRow& row_of(const std::string& name) {
   const auto rows = autoscale_policies();
@@ -104,9 +117,7 @@ void bench_cost(const BenchAutoscaleOptions& o) {
   table.print(o.json);
 }
 
-}  // namespace
-
-int run_bench_autoscale(BenchAutoscaleOptions options) {
+int run_bench(BenchAutoscaleOptions options) {
   if (options.policies.empty()) {
     for (const AutoscaleRow& row : autoscale_policies()) {
       options.policies.emplace_back(row.name);
@@ -122,6 +133,43 @@ int run_bench_autoscale(BenchAutoscaleOptions options) {
   }
   bench_hours(options, *services);
   return 0;
+}
+
+}  // namespace
+
+void add_bench_autoscale(CLI::App& bench, int& status) {
+  CLI::App* autoscale = bench.add_subcommand(
+      "autoscale", "machines under recorded request rates: their cost, and when they were too few");
+  const auto options = std::make_shared<BenchAutoscaleOptions>();
+  BenchAutoscaleOptions& o = *options;
+  autoscale
+      ->add_option("--trace", o.trace, "file of rates: CSV, plain or gzip, see tests/sim/traces")
+      ->check(CLI::ExistingFile);
+  autoscale->add_option("--policies", o.policies, "these, comma-separated; default: all")
+      ->delimiter(',')
+      ->check(CLI::IsMember(row_names(autoscale_policies())));
+  autoscale->add_option("--seeds", o.seeds, "draws of the requests whose mean is printed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  autoscale
+      ->add_option(
+          "--provisioning-s", o.provisioning_s, "until a unit that is asked for takes work")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  autoscale->add_option("--peak-units", o.peak_units, "that a service's highest rate needs")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  autoscale->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
+  autoscale->add_flag("--json", o.json, "a line of JSON a row");
+  autoscale->footer(
+      "Examples:\n  shoal bench autoscale --trace tests/sim/traces/rates-2d.csv.gz\n"
+      "  shoal bench autoscale --trace rates.csv.gz --policies ours,reactive --provisioning-s 60");
+  autoscale->callback([options, &status] {
+    if (options->trace.empty() && !options->cost) {
+      throw CLI::RequiredError("--trace or --cost");
+    }
+    status = run_bench(*options);
+  });
 }
 
 }  // namespace shoal::tools

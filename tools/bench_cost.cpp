@@ -2,6 +2,7 @@
 // not seen, and of a served load while it learns.
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -9,15 +10,27 @@
 
 #include "actors/policy/cost_fit.h"
 #include "kernels/registry.h"
+#include "tools/bench_command_line.h"
 #include "tools/commands.h"
 #include "tools/cost_recorder.h"
 #include "tools/figure_table.h"
+#include "tools/flag_checks.h"
 #include "tools/http_client.h"
 #include "tools/local_server.h"
 
 namespace shoal::tools {
 
 namespace {
+
+struct BenchCostOptions {
+  std::string model;
+  int repeats = 5;       // of each shape; the median counts
+  bool wall = false;     // time of the wall, not of the computing thread
+  bool verbose = false;  // a row a shape
+  std::string record;    // file that gets the recorded times
+  int live = 0;          // requests that are served instead; 0: none
+  bool json = false;
+};
 
 // Over and over, as a server sees the same shapes again.
 constexpr int kPasses = 10;
@@ -217,11 +230,41 @@ Result<void> bench_live(const BenchCostOptions& o) {
   return {};
 }
 
-}  // namespace
-
-int run_bench_cost(const BenchCostOptions& options) {
+int run_bench(const BenchCostOptions& options) {
   const Result<void> done = options.live > 0 ? bench_live(options) : bench_shapes(options);
   return done ? 0 : report(done.error());
+}
+
+}  // namespace
+
+void add_bench_cost(CLI::App& bench, int& status) {
+  CLI::App* cost = bench.add_subcommand(
+      "cost",
+      "how well the cost model predicts steps of the device: fitted to half of many shapes");
+  const auto options = std::make_shared<BenchCostOptions>();
+  BenchCostOptions& o = *options;
+  o.model = SHOAL_BUILTIN_MODEL;
+  cost->add_option("--model", o.model, "model directory")
+      ->check(not_empty())
+      ->capture_default_str();
+  CLI::Option* repeats =
+      cost->add_option("--repeats", o.repeats, "of each shape, the median counts")
+          ->check(CLI::Range(1, 1000))
+          ->capture_default_str();
+  CLI::Option* wall =
+      cost->add_flag("--wall", o.wall, "time of the wall, not of the computing thread");
+  CLI::Option* verbose = cost->add_flag("--verbose", o.verbose, "a row a shape");
+  CLI::Option* record = cost->add_option("--record", o.record, "file that gets the recorded times")
+                            ->check(not_empty());
+  cost->add_option("--live", o.live, "serve so many requests instead, and print the live error")
+      ->check(CLI::Range(1, 1000000))
+      ->excludes(repeats)
+      ->excludes(wall)
+      ->excludes(verbose)
+      ->excludes(record);
+  cost->add_flag("--json", o.json, "a line of JSON a row");
+  cost->footer("Examples:\n  shoal bench cost --verbose\n  shoal bench cost --live 300");
+  cost->callback([options, &status] { status = run_bench(*options); });
 }
 
 }  // namespace shoal::tools

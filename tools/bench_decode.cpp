@@ -1,20 +1,32 @@
 // shoal bench decode: how evenly each policy loads the ranks of a decode group, with lengths of
 // recorded requests; and what a placement costs.
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/policy/draw.h"
 #include "tests/sim/fleet/decode_replay.h"
+#include "tools/bench_command_line.h"
+#include "tools/bench_policy.h"
 #include "tools/commands.h"
 #include "tools/decision_cost.h"
 #include "tools/figure_table.h"
+#include "tools/flag_checks.h"
 #include "tools/policy_rows.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
 
 namespace {
+
+struct BenchDecodeOptions {
+  BenchPolicyOptions policy;
+  std::vector<std::int64_t> ranks{64};
+  std::vector<std::int64_t> per_rank{93};
+  std::vector<std::int64_t> contexts;  // in place of the recorded prompts; none: those
+  int moves = 1;                       // a step, at most
+};
 
 // Of all seeds together.
 struct Sums {
@@ -165,9 +177,7 @@ int print_costs(const BenchDecodeOptions& o) {
   return 0;
 }
 
-}  // namespace
-
-int run_bench_decode(const BenchDecodeOptions& options) {
+int run_bench(const BenchDecodeOptions& options) {
   if (options.policy.cost) {
     return print_costs(options);
   }
@@ -177,6 +187,38 @@ int run_bench_decode(const BenchDecodeOptions& options) {
   }
   bench.print();
   return 0;
+}
+
+}  // namespace
+
+void add_bench_decode(CLI::App& bench, int& status) {
+  CLI::App* decode =
+      bench.add_subcommand("decode", "policies that place answers on the ranks of a decode group");
+  const auto options = std::make_shared<BenchDecodeOptions>();
+  BenchDecodeOptions& o = *options;
+  add_policy_options(*decode, o.policy, row_names(decode_policies()));
+  decode->add_option("--ranks", o.ranks, "ranks that step together")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  decode->add_option("--per-rank", o.per_rank, "answers a rank, were all ranks equal")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  decode->add_option("--contexts", o.contexts, "prompts of these lengths in place of the recorded")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMostTokens));
+  decode->add_option("--moves", o.moves, "answers that may change ranks in a step, if a row moves")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  decode->footer(
+      "Examples:\n  shoal bench decode --trace tests/sim/traces/agentic-600.jsonl.gz --per-rank "
+      "32,93\n"
+      "  shoal bench decode --cost --ranks 64,128");
+  decode->callback([options, &status] {
+    need_trace(options->policy);
+    status = run_bench(*options);
+  });
 }
 
 }  // namespace shoal::tools

@@ -2,10 +2,13 @@
 // what a step costs outside kernels.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "kernels/registry.h"
+#include "tools/bench_command_line.h"
 #include "tools/commands.h"
+#include "tools/flag_checks.h"
 #include "tools/local_server.h"
 
 namespace shoal::tools {
@@ -14,6 +17,14 @@ namespace {
 
 using kernels::Backend;
 using kernels::RowRun;
+
+struct BenchEngineOptions {
+  std::string model;
+  std::int64_t prompt = 64;     // tokens in the cache before decode is timed
+  std::int64_t prefill = 2048;  // tokens of the timed prefill
+  int steps = 100;
+  bool profile = false;  // time per operator
+};
 
 double seconds(Nanos time) {
   return std::chrono::duration<double>(time).count();
@@ -156,11 +167,34 @@ Result<void> bench(const BenchEngineOptions& o) {
   return print_outside_kernels(*device, o);
 }
 
-}  // namespace
-
-int run_bench_engine(const BenchEngineOptions& options) {
+int run_bench(const BenchEngineOptions& options) {
   const Result<void> done = bench(options);
   return done ? 0 : report(done.error());
+}
+
+}  // namespace
+
+void add_bench_engine(CLI::App& bench, int& status) {
+  CLI::App* engine =
+      bench.add_subcommand("engine", "decode and prefill steps straight on the device");
+  const auto options = std::make_shared<BenchEngineOptions>();
+  BenchEngineOptions& o = *options;
+  o.model = SHOAL_BUILTIN_MODEL;
+  engine->add_option("--model", o.model, "model directory")
+      ->check(not_empty())
+      ->capture_default_str();
+  engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
+      ->check(CLI::Range(1, kMostTokens))
+      ->capture_default_str();
+  engine->add_option("--prefill", o.prefill, "tokens of the timed prefill")
+      ->check(CLI::Range(1, kMostTokens))
+      ->capture_default_str();
+  engine->add_option("--steps", o.steps, "decode steps a measurement")
+      ->check(CLI::Range(3, 1000000))
+      ->capture_default_str();
+  engine->add_flag("--profile", o.profile, "time per operator");
+  engine->footer("Example:\n  shoal bench engine --steps 200 --profile");
+  engine->callback([options, &status] { status = run_bench(*options); });
 }
 
 }  // namespace shoal::tools

@@ -1,11 +1,13 @@
 // shoal bench experts: how evenly the ranks of a group are loaded, by each way to place experts
 // and to split their tokens over replicas, and what the placements cost in moves.
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/sim/fleet/expert_replay.h"
+#include "tools/bench_command_line.h"
 #include "tools/chosen_rows.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
@@ -17,6 +19,17 @@ namespace shoal::tools {
 namespace {
 
 using sim::ExpertLoads;
+
+struct BenchExpertsOptions {
+  std::string windows;  // a file of expert loads; none: drawn ones
+  std::string steps;
+  std::string stage = "decode";       // of those files
+  std::vector<std::string> policies;  // none: all
+  std::vector<std::string> splits;    // none: all
+  int seeds = 5;                      // of drawn loads
+  bool cost = false;                  // time of plans and splits instead
+  bool json = false;
+};
 
 // A group: its ranks, and how long a step takes (the report's 20 ms; 8,192 tokens a rank at 40 % of
 // 1 PFLOP/s).
@@ -247,11 +260,43 @@ Result<void> bench_costs(const BenchExpertsOptions& o) {
   return {};
 }
 
-}  // namespace
-
-int run_bench_experts(const BenchExpertsOptions& options) {
+int run_bench(const BenchExpertsOptions& options) {
   const Result<void> done = options.cost ? bench_costs(options) : bench(options);
   return done ? 0 : report(done.error());
+}
+
+}  // namespace
+
+void add_bench_experts(CLI::App& bench, int& status) {
+  CLI::App* experts = bench.add_subcommand(
+      "experts", "load of ranks by each way to place experts and to split their tokens");
+  const auto options = std::make_shared<BenchExpertsOptions>();
+  BenchExpertsOptions& o = *options;
+  CLI::Option* windows =
+      experts->add_option("--windows", o.windows, "file of loads, see tests/sim/README.md")
+          ->check(CLI::ExistingFile);
+  CLI::Option* steps = experts->add_option("--steps", o.steps, "file of single steps of them")
+                           ->check(CLI::ExistingFile)
+                           ->needs(windows);
+  windows->needs(steps);
+  experts->add_option("--stage", o.stage, "that was recorded: groups of 64 and 128, or of 8")
+      ->check(CLI::IsMember({"decode", "prefill"}))
+      ->needs(windows)
+      ->capture_default_str();
+  experts->add_option("--policies", o.policies, "placements of these names; default: all")
+      ->delimiter(',');
+  experts->add_option("--splits", o.splits, "of these names; default: all")->delimiter(',');
+  experts->add_option("--seeds", o.seeds, "drawn loads whose mean is taken")
+      ->check(CLI::Range(1, 1000))
+      ->excludes(windows)
+      ->capture_default_str();
+  experts->add_flag("--cost", o.cost, "measure the time of plans and splits instead")
+      ->excludes(windows);
+  experts->add_flag("--json", o.json, "a line of JSON a row");
+  experts->footer(
+      "Figures of what did not happen (no change of domain) are 0.\n\nExample:\n  shoal bench "
+      "experts --policies ours,eplb --splits fill,even");
+  experts->callback([options, &status] { status = run_bench(*options); });
 }
 
 }  // namespace shoal::tools

@@ -6,11 +6,15 @@
 #include <filesystem>
 #include <future>
 #include <limits>
+#include <memory>
 
 #include "schemas/checksum.h"
+#include "tools/bench_command_line.h"
 #include "tools/bench_kv_index.h"
 #include "tools/bench_kv_load.h"
+#include "tools/bench_kv_trace.h"
 #include "tools/commands.h"
+#include "tools/flag_checks.h"
 #include "tools/process_ports.h"
 #include "transport/file_store/file_store.h"
 #include "transport/file_store/layout.h"
@@ -24,6 +28,14 @@ using transport::FileWay;
 using transport::kEntriesPerPage;
 using transport::kPageBytes;
 using transport::SegmentName;
+
+struct BenchKvOptions {
+  std::string directory;
+  std::string rados;  // a ceph.conf, instead of a directory
+  std::int64_t blocks = 4'000;
+  std::int64_t payload = 113'920;  // of V4.1-Flash
+  std::int64_t restart_blocks = 1'000'000;
+};
 
 constexpr std::size_t kBatch = 32;  // a prompt of 4,096 tokens
 
@@ -370,9 +382,7 @@ Result<void> bench(const BenchKvOptions& o) {
   return {};
 }
 
-}  // namespace
-
-int run_bench_kv(const BenchKvOptions& options) {
+int run_bench(const BenchKvOptions& options) {
   std::error_code error;
   if (options.rados.empty() && !std::filesystem::is_empty(options.directory, error) && !error) {
     return report({Code::kMisconfigured,
@@ -383,6 +393,48 @@ int run_bench_kv(const BenchKvOptions& options) {
     std::filesystem::remove_all(options.directory, error);
   }
   return done ? 0 : report(done.error());
+}
+
+}  // namespace
+
+void add_bench_kv(CLI::App& bench, int& status) {
+  CLI::App* kv = bench.add_subcommand(
+      "kv", "put, get and restart of a KV store on a disk, or what one hits of recorded requests");
+  const auto options = std::make_shared<BenchKvOptions>();
+  BenchKvOptions& o = *options;
+  CLI::Option* directory =
+      kv->add_option(
+            "directory", o.directory, "an empty or new directory on it; emptied afterwards")
+          ->check(not_empty());
+  CLI::Option* rados =
+      kv->add_option("--rados", o.rados, "a ceph.conf: in the pool `shoal` of that cluster instead")
+          ->check(CLI::ExistingFile)
+          ->excludes(directory);
+  kv->add_option("--blocks", o.blocks, "blocks that are put and got")
+      ->check(CLI::Range(32, 10000000))
+      ->capture_default_str();
+  kv->add_option("--payload", o.payload, "bytes of a block")
+      ->check(CLI::Range(1, 1 << 26))
+      ->capture_default_str();
+  kv->add_option(
+        "--restart-blocks", o.restart_blocks, "blocks of the store that is opened; 0: none")
+      ->check(CLI::Range(0, 100000000))
+      ->capture_default_str();
+  const auto trace = std::make_shared<BenchKvTraceOptions>();
+  add_bench_kv_trace(*kv, *trace);
+  kv->get_option("--trace")->excludes(directory)->excludes(rados);
+  kv->footer(
+      "Examples:\n  shoal bench kv /data/bench --blocks 8000\n"
+      "  shoal bench kv --trace tests/sim/traces/chat-800.jsonl.gz --capacity 5% 10%");
+  kv->callback([options, trace, &status] {
+    if (!trace->traces.empty()) {
+      status = run_bench_kv_trace(*trace);
+    } else if (options->directory.empty() && options->rados.empty()) {
+      throw CLI::RequiredError("directory, --rados or --trace");
+    } else {
+      status = run_bench(*options);
+    }
+  });
 }
 
 }  // namespace shoal::tools

@@ -1,5 +1,7 @@
 // shoal bench kv --trace: what a KV store of some size hits of recorded requests, with the eviction
 // that is shipped, with LRU, and at best. One line of JSON each.
+#include "tools/bench_kv_trace.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -67,7 +69,40 @@ Result<void> bench(const std::string& file, const BenchKvTraceOptions& o) {
   return {};
 }
 
+// A share, "5%", or a number of blocks.
+CLI::Validator capacity() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const bool is_share = text.ends_with('%');
+        const std::string number = is_share ? text.substr(0, text.size() - 1) : text;
+        double value = 0;
+        return CLI::detail::lexical_cast(number, value) && value > 0 &&
+                       value <= (is_share ? 100 : 1e9)
+                   ? std::string()
+                   : "'" + text + "': expected a share of the blocks like 5%, or a number of them";
+      },
+      "SHARE% | BLOCKS");
+}
+
 }  // namespace
+
+void add_bench_kv_trace(CLI::App& kv, BenchKvTraceOptions& o) {
+  CLI::Option* trace =
+      kv.add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
+          ->check(CLI::ExistingFile);
+  kv.add_option("--capacity", o.capacities, "of the different blocks, or so many")
+      ->check(capacity())
+      ->needs(trace)
+      ->capture_default_str();
+  kv.add_option("--policy", o.policies, "eviction: as shipped, LRU, or the best there is")
+      ->check(CLI::IsMember({"ours", "lru", "optimal"}))
+      ->needs(trace)
+      ->capture_default_str();
+  kv.add_option("--requests", o.requests, "the first so many of each trace; 0: all")
+      ->check(CLI::Range(0, 1000000000))
+      ->needs(trace)
+      ->capture_default_str();
+}
 
 int run_bench_kv_trace(const BenchKvTraceOptions& options) {
   for (const std::string& file : options.traces) {

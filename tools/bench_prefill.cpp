@@ -3,13 +3,16 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/sim/fleet/prefill_replay.h"
+#include "tools/bench_command_line.h"
 #include "tools/chosen_rows.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
+#include "tools/flag_checks.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -18,6 +21,20 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
+
+struct BenchPrefillOptions {
+  std::vector<std::string> traces;
+  std::vector<std::string> policies;  // none: all
+  std::vector<int> instances{8, 64};
+  std::vector<double> utilisations{0.5, 0.7, 0.85, 0.95};
+  int from_hour = 0;
+  int to_hour = 0;  // 0: to the end
+  int seeds = 5;
+  std::int64_t cold = 0;   // rows of a cold prompt that every instance gets first; 0: none
+  bool uncertain = false;  // old reports, wrong predictions
+  bool cost = false;       // time of a placement instead
+  bool json = false;
+};
 
 // What a balancer in a cluster knows and does not: reports 50 ms old, predictions 20 % wrong.
 constexpr Nanos kStale = milliseconds(50);
@@ -158,11 +175,50 @@ Result<void> bench(const BenchPrefillOptions& o) {
   return {};
 }
 
-}  // namespace
-
-int run_bench_prefill(const BenchPrefillOptions& options) {
+int run_bench(const BenchPrefillOptions& options) {
   const Result<void> done = options.cost ? bench_costs(options) : bench(options);
   return done ? 0 : report(done.error());
+}
+
+}  // namespace
+
+void add_bench_prefill(CLI::App& bench, int& status) {
+  CLI::App* prefill = bench.add_subcommand(
+      "prefill", "first tokens of recorded requests, by each way to choose a prefill instance");
+  const auto options = std::make_shared<BenchPrefillOptions>();
+  BenchPrefillOptions& o = *options;
+  CLI::Option* cost =
+      prefill->add_flag("--cost", o.cost, "measure the time of a placement instead");
+  prefill->add_option("--trace", o.traces, "files of requests, see tests/sim/README.md")
+      ->check(CLI::ExistingFile)
+      ->excludes(cost);
+  prefill->add_option("--policies", o.policies, "of these names; default: all")->delimiter(',');
+  prefill->add_option("--instances", o.instances, "of 8 ranks each")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  prefill->add_option("--utilisation", o.utilisations, "share of the ranks' time")
+      ->check(real(0.01, 10.0))
+      ->capture_default_str();
+  prefill->add_option("--from-hour", o.from_hour, "of the trace")->check(CLI::Range(0, 100000));
+  prefill->add_option("--to-hour", o.to_hour, "of the trace; 0: its end")
+      ->check(CLI::Range(0, 100000));
+  prefill->add_option("--cold", o.cold, "tokens of a cold prompt that every instance gets first")
+      ->check(CLI::Range(0, kMostTokens));
+  prefill->add_option("--seeds", o.seeds, "runs whose mean is taken")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  prefill->add_flag(
+      "--uncertain", o.uncertain, "reports are 50 ms old, predictions 20 % wrong (lognormal)");
+  prefill->add_flag("--json", o.json, "a line of JSON a row");
+  prefill->footer(
+      "Example:\n  shoal bench prefill --trace tests/sim/traces/chat-800.jsonl.gz --instances 8 "
+      "--utilisation 0.95");
+  prefill->callback([options, &status] {
+    if (options->traces.empty() && !options->cost) {
+      throw CLI::RequiredError("--trace or --cost");
+    }
+    status = run_bench(*options);
+  });
 }
 
 }  // namespace shoal::tools

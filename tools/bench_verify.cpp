@@ -2,13 +2,17 @@
 // a step verifies, and what the choice costs.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/sim/fleet/samples.h"
 #include "tests/sim/fleet/verify_replay.h"
+#include "tools/bench_command_line.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
+#include "tools/flag_checks.h"
+#include "tools/policy_rows.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
@@ -19,6 +23,20 @@ using sim::DraftSource;
 using sim::Samples;
 using sim::VerifyFigures;
 using sim::VerifyLoad;
+
+struct BenchVerifyOptions {
+  std::vector<std::string> policies;  // empty: all
+  int seeds = 5;
+  int ranks = 8;
+  int requests = 93;  // of a rank
+  double spread = 0;  // of them over the ranks
+  int grain = 1;      // steps are padded to a multiple of it
+  int steps = 200;
+  double head = 1;  // what the logits of the true chances are multiplied by
+  bool calibrates = false;
+  bool cost = false;  // time of a decision instead
+  bool json = false;
+};
 
 // Variable over fixed time of a step with all drafts, and how sharp the head is.
 constexpr double kVariable[] = {0.25, 0.5, 1, 2};
@@ -153,9 +171,7 @@ void bench_cost(const BenchVerifyOptions& o) {
   table.print(o.json);
 }
 
-}  // namespace
-
-int run_bench_verify(BenchVerifyOptions options) {
+int run_bench(BenchVerifyOptions options) {
   if (options.policies.empty()) {
     for (const VerifyRow& row : verify_policies()) {
       options.policies.emplace_back(row.name);
@@ -163,6 +179,47 @@ int run_bench_verify(BenchVerifyOptions options) {
   }
   options.cost ? bench_cost(options) : bench_gains(options);
   return 0;
+}
+
+}  // namespace
+
+void add_bench_verify(CLI::App& bench, int& status) {
+  CLI::App* verify = bench.add_subcommand(
+      "verify", "how many drafts a decode step verifies: tokens a second over five for each");
+  const auto options = std::make_shared<BenchVerifyOptions>();
+  BenchVerifyOptions& o = *options;
+  verify->add_option("--policies", o.policies, "these, comma-separated; default: all")
+      ->delimiter(',')
+      ->check(CLI::IsMember(row_names(verify_policies())));
+  verify->add_option("--seeds", o.seeds, "loads whose mean is printed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verify->add_option("--ranks", o.ranks, "of the group, which step together")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verify->add_option("--requests", o.requests, "of a rank, in the mean")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  verify->add_option("--spread", o.spread, "ranks have up to such a share more or less of them")
+      ->check(real(0.0, 1.0))
+      ->capture_default_str();
+  verify->add_option("--grain", o.grain, "steps are padded to a multiple of so many tokens")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16, 32, 64}))
+      ->capture_default_str();
+  verify->add_option("--steps", o.steps, "of each load")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  verify->add_option("--head", o.head, "the head says the true logits times this; 1: the truth")
+      ->check(real(0.1, 10.0))
+      ->capture_default_str();
+  verify->add_flag("--calibrate", o.calibrates, "fit temperatures of the head first");
+  verify->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
+  verify->add_flag("--json", o.json, "a line of JSON a row");
+  verify->footer(
+      "Examples:\n  shoal bench verify --ranks 1 --requests 512\n"
+      "  shoal bench verify --policies group,greedy --spread 0.3\n"
+      "  shoal bench verify --cost --ranks 64 --grain 8");
+  verify->callback([options, &status] { status = run_bench(*options); });
 }
 
 }  // namespace shoal::tools

@@ -2,20 +2,32 @@
 // what a decision costs.
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/policy/draw.h"
 #include "tests/sim/fleet/vision_replay.h"
+#include "tools/bench_command_line.h"
+#include "tools/bench_policy.h"
 #include "tools/commands.h"
 #include "tools/decision_cost.h"
 #include "tools/figure_table.h"
+#include "tools/flag_checks.h"
 #include "tools/policy_rows.h"
 #include "tools/progress_bar.h"
 
 namespace shoal::tools {
 
 namespace {
+
+struct BenchVisionOptions {
+  BenchPolicyOptions policy;
+  std::vector<std::int64_t> encoders{16};
+  std::vector<double> utilisations{0.85};
+  double repeated = 0;     // share of images that came before
+  std::int64_t cache = 0;  // embeddings that are kept; 0: all images are encoded
+};
 
 // So many embeddings of the largest images, 1,024 tokens of 5,120 two-byte values.
 ImageCacheLimits cache_of(std::int64_t items) {
@@ -104,9 +116,7 @@ double decision_of(const VisionRow& row, std::int64_t encoders) {
   });
 }
 
-}  // namespace
-
-int run_bench_vision(const BenchVisionOptions& options) {
+int run_bench(const BenchVisionOptions& options) {
   if (options.policy.cost) {
     FigureTable table("vision-cost", {"policy"}, {"encoders", "decision_ns"});
     for (const VisionRow& row : chosen_rows(vision_policies(), options.policy.policies)) {
@@ -136,6 +146,39 @@ int run_bench_vision(const BenchVisionOptions& options) {
   }
   table.print(options.policy.json);
   return 0;
+}
+
+}  // namespace
+
+void add_bench_vision(CLI::App& bench, int& status) {
+  CLI::App* vision =
+      bench.add_subcommand("vision", "policies that place images on vision encoders");
+  const auto options = std::make_shared<BenchVisionOptions>();
+  BenchVisionOptions& o = *options;
+  add_policy_options(*vision, o.policy, row_names(vision_policies()));
+  vision->add_option("--encoders", o.encoders, "how many there are")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  vision
+      ->add_option(
+          "--utilisation", o.utilisations, "of the time that encoders work; scales arrivals")
+      ->delimiter(',')
+      ->check(real(0.01, 10.0))
+      ->capture_default_str();
+  vision->add_option("--repeated", o.repeated, "share of images that are one of the last 1,000")
+      ->check(real(0.0, 1.0))
+      ->capture_default_str();
+  vision->add_option("--cache", o.cache, "embeddings that are kept; 0: encode every image")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  vision->footer(
+      "Examples:\n  shoal bench vision --trace tests/sim/traces/vision-800.jsonl.gz --encoders 4\n"
+      "  shoal bench vision --cost --encoders 16,64");
+  vision->callback([options, &status] {
+    need_trace(options->policy);
+    status = run_bench(*options);
+  });
 }
 
 }  // namespace shoal::tools

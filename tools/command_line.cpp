@@ -421,11 +421,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   app.footer(
       "Examples:\n  shoal serve\n  shoal serve MODEL_DIR --port 8080 --api-key SECRET\n  shoal "
       "chat --effort none\n  shoal generate --ids 0,2436,300");
-  for (std::string* model : {&line.generate.model,
-                             &line.codec.model,
-                             &line.tokenize.model,
-                             &line.bench_engine.model,
-                             &line.bench_cost.model}) {
+  for (std::string* model : {&line.generate.model, &line.codec.model, &line.tokenize.model}) {
     *model = SHOAL_BUILTIN_MODEL;
   }
   line.models_directory = SHOAL_MODELS;
@@ -439,7 +435,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_models(app, line);
   add_kv(app, line);
   add_config(app, line);
-  add_bench(app, line);
+  add_bench(app, line.status);
   add_sim(app, line);
   add_plan(app, line);
   CLI::App* version = app.add_subcommand("version", "print the version");

@@ -31,16 +31,6 @@ struct CommandLine {
   GenerateOptions generate;
   CodecOptions codec;
   TokenizeOptions tokenize;
-  BenchEngineOptions bench_engine;
-  BenchCostOptions bench_cost;
-  BenchKvOptions bench_kv;
-  BenchKvTraceOptions bench_kv_trace;
-  BenchExpertsOptions bench_experts;
-  BenchPrefillOptions bench_prefill;
-  BenchAutoscaleOptions bench_autoscale;
-  BenchVerifyOptions bench_verify;
-  BenchDecodeOptions bench_decode;
-  BenchVisionOptions bench_vision;
   SimOptions sim;
   KvOptions kv;
   PlanOptions plan;

@@ -59,114 +59,6 @@ struct ExplainOptions {
   std::string api_key;
 };
 
-struct BenchEngineOptions {
-  std::string model;
-  std::int64_t prompt = 64;     // tokens in the cache before decode is timed
-  std::int64_t prefill = 2048;  // tokens of the timed prefill
-  int steps = 100;
-  bool profile = false;  // time per operator
-};
-
-struct BenchCostOptions {
-  std::string model;
-  int repeats = 5;       // of each shape; the median counts
-  bool wall = false;     // time of the wall, not of the computing thread
-  bool verbose = false;  // a row a shape
-  std::string record;    // file that gets the recorded times
-  int live = 0;          // requests that are served instead; 0: none
-  bool json = false;
-};
-
-struct BenchKvOptions {
-  std::string directory;
-  std::string rados;  // a ceph.conf, instead of a directory
-  std::int64_t blocks = 4'000;
-  std::int64_t payload = 113'920;  // of V4.1-Flash
-  std::int64_t restart_blocks = 1'000'000;
-};
-
-struct BenchKvTraceOptions {
-  std::vector<std::string> traces;
-  std::vector<std::string> capacities{"1%", "5%", "10%", "20%", "50%", "100%"};  // or blocks
-  std::vector<std::string> policies{"ours", "lru"};
-  std::int64_t requests = 0;  // the first; 0: all
-};
-
-struct BenchExpertsOptions {
-  std::string windows;  // a file of expert loads; none: drawn ones
-  std::string steps;
-  std::string stage = "decode";       // of those files
-  std::vector<std::string> policies;  // none: all
-  std::vector<std::string> splits;    // none: all
-  int seeds = 5;                      // of drawn loads
-  bool cost = false;                  // time of plans and splits instead
-  bool json = false;
-};
-
-struct BenchPrefillOptions {
-  std::vector<std::string> traces;
-  std::vector<std::string> policies;  // none: all
-  std::vector<int> instances{8, 64};
-  std::vector<double> utilisations{0.5, 0.7, 0.85, 0.95};
-  int from_hour = 0;
-  int to_hour = 0;  // 0: to the end
-  int seeds = 5;
-  std::int64_t cold = 0;   // rows of a cold prompt that every instance gets first; 0: none
-  bool uncertain = false;  // old reports, wrong predictions
-  bool cost = false;       // time of a placement instead
-  bool json = false;
-};
-
-struct BenchAutoscaleOptions {
-  std::string trace;                  // a file of rates
-  std::vector<std::string> policies;  // empty: all
-  int seeds = 5;
-  int provisioning_s = 180;  // until a unit that is asked for takes work
-  int peak_units = 40;       // that the highest rate of a service needs
-  bool cost = false;         // time of a decision instead
-  bool json = false;
-};
-
-struct BenchVerifyOptions {
-  std::vector<std::string> policies;  // empty: all
-  int seeds = 5;
-  int ranks = 8;
-  int requests = 93;  // of a rank
-  double spread = 0;  // of them over the ranks
-  int grain = 1;      // steps are padded to a multiple of it
-  int steps = 200;
-  double head = 1;  // what the logits of the true chances are multiplied by
-  bool calibrates = false;
-  bool cost = false;  // time of a decision instead
-  bool json = false;
-};
-
-// Of every benchmark of policies.
-struct BenchPolicyOptions {
-  std::vector<std::string> traces;
-  std::vector<std::string> policies;  // none: all
-  std::int64_t requests = 0;          // the first of each trace; 0: all
-  int seeds = 5;                      // figures are means over them
-  bool cost = false;                  // what a decision costs instead
-  bool json = false;
-};
-
-struct BenchDecodeOptions {
-  BenchPolicyOptions policy;
-  std::vector<std::int64_t> ranks{64};
-  std::vector<std::int64_t> per_rank{93};
-  std::vector<std::int64_t> contexts;  // in place of the recorded prompts; none: those
-  int moves = 1;                       // a step, at most
-};
-
-struct BenchVisionOptions {
-  BenchPolicyOptions policy;
-  std::vector<std::int64_t> encoders{16};
-  std::vector<double> utilisations{0.85};
-  double repeated = 0;     // share of images that came before
-  std::int64_t cache = 0;  // embeddings that are kept; 0: all images are encoded
-};
-
 struct PlanOptions {
   std::string workload = "agents-155t";  // a file, or a name in deploy/workloads
   std::string machine = "gb200-nvl72";   // a file, or a name in deploy/machines
@@ -237,16 +129,6 @@ int run_tokenize(const TokenizeOptions& options);
 int run_codec(const CodecOptions& options);
 int run_chat(const ChatCommandOptions& options, ConfigSources sources);
 int run_explain(const ExplainOptions& options);
-int run_bench_engine(const BenchEngineOptions& options);
-int run_bench_cost(const BenchCostOptions& options);
-int run_bench_kv(const BenchKvOptions& options);
-int run_bench_experts(const BenchExpertsOptions& options);
-int run_bench_prefill(const BenchPrefillOptions& options);
-int run_bench_kv_trace(const BenchKvTraceOptions& options);
-int run_bench_autoscale(BenchAutoscaleOptions options);
-int run_bench_verify(BenchVerifyOptions options);
-int run_bench_decode(const BenchDecodeOptions& options);
-int run_bench_vision(const BenchVisionOptions& options);
 int run_sim(const SimOptions& options);
 int run_sim_fleet(const SimOptions& options);
 int run_kv(const KvOptions& options, const Config& config);
