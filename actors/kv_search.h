@@ -51,9 +51,7 @@ class KvSearch {
                                  const KvNames& names,
                                  const Leading& there) const;
   std::optional<KvHit> find_blocks(const Submission& submission, const Leading& there) const;
-  KvReason why_none(const Submission& submission,
-                    const KvNames& names,
-                    const Leading& there) const;
+  KvReason why_none(const Submission& submission, const KvNames& names, const Leading& there) const;
 
   static constexpr std::size_t kMostTails = 65'536;
 

@@ -58,6 +58,24 @@ std::ptrdiff_t count_events(const World& world, std::string_view name) {
   });
 }
 
+// What the timeline of a new request says of kept KV, an event after the other.
+std::string reasons_of(World& world, const testing::Wanted& wanted) {
+  const RequestId request = world.clients(NodeId{0}).ask(wanted);
+  REQUIRE(world.run_until_all_over(seconds(120)));
+  world.run_for(seconds(3));
+  const auto timeline = world.node(NodeId{0}).explain(request);
+  REQUIRE(timeline.has_value());
+  std::string reasons;
+  for (const TimelineEntry& entry : timeline->entries) {
+    for (const TimelineField& field : entry.fields) {
+      if (field.name == "kv_reason") {
+        reasons += (reasons.empty() ? "" : ", ") + std::get<std::string>(field.value);
+      }
+    }
+  }
+  return reasons;
+}
+
 bool settle_memory(World& world) {
   return world.run([&world] { return world.memory_is_free(); }, seconds(20));
 }
@@ -298,6 +316,34 @@ TEST_CASE("a store that goes away costs no answer, and is used again when it is 
     CHECK(ask(world, wanted).basis->hit == 640);
     CHECK(settle_memory(world));
   });
+}
+
+TEST_CASE("the timeline says why a request took kept KV, or none") {
+  World world(keeping({kAllRoles}, 1));
+  REQUIRE(world.run_until_whole());
+  const testing::Wanted wanted = story(1, 700);
+  CHECK(reasons_of(world, wanted) == "nothing_stored");
+  CHECK(reasons_of(world, wanted) == "blocks");
+  damage_records(world);
+  CHECK(reasons_of(world, wanted) == "blocks, load_failed");
+  CHECK(reasons_of(world, wanted) == "damaged");
+  world.run_for(seconds(15));
+  CHECK(reasons_of(world, wanted) == "blocks");
+  take_store_away(world, true);
+  CHECK(reasons_of(world, wanted) == "blocks, load_failed");
+  CHECK(reasons_of(world, wanted) == "store_silent");
+}
+
+TEST_CASE("the timeline says that a last attempt takes nothing of what is kept") {
+  WorldSetup setup = keeping({kAllRoles}, 1);
+  setup.configure = [configure = setup.configure](Config& config) {
+    configure(config);
+    config.mutable_request()->set_attempts(1);
+  };
+  World world(setup);
+  REQUIRE(world.run_until_whole());
+  CHECK(reasons_of(world, story(1, 700)) == "last_attempt");
+  CHECK(reasons_of(world, story(1, 700)) == "last_attempt");
 }
 
 TEST_CASE("whoever dies, every answer is true under its basis and no memory is lost") {
