@@ -91,6 +91,10 @@ void add(const SimTotals& from, SimTotals& to) {
 }
 
 bool is_range_log(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return false;  // reading a pipe would wait for its writer
+  }
   std::ifstream stream(file);
   std::string line;
   return std::getline(stream, line) && !run_of(line).empty();

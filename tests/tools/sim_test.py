@@ -124,6 +124,10 @@ class OneRun(InFolder):
             self.assertIn(path + ": cannot be written", done.stderr)
             self.assertEqual(done.stdout, "")
 
+    def test_the_events_of_a_single_run_go_into_a_pipe(self):
+        done = self.sim("--nodes", "2", "--seed", "1", "--log", "/dev/stdout")
+        self.assertIn(" request.finished ", done.stdout)
+
     def test_two_runs_do_not_share_a_log(self):
         with Program("sim", "--nodes", "2", "--seeds", "1..100000", "--log", self.log) as soak:
             end = time.monotonic() + DEADLINE_S
