@@ -43,6 +43,7 @@ constexpr Words kFields[] = {
     {"retry", "1: the stream tries again by itself"},
     {"retry_after_ns", "when the client may come back, ns"},
     {"start", "first token that is run again"},
+    {"step_ns", "predicted time of a decode step there, ns"},
     {"stored", "leading tokens that were found in the store"},
     {"tail", "1: goes on from the tail of a session before it"},
     {"tail_start", "first token that decoder layers see"},

@@ -151,9 +151,8 @@ LocalServer::~LocalServer() {
   stop();
 }
 
-OpenWork LocalServer::open_work() const {
-  OpenWork work;
-  work.routed = node_->metrics().ledger_open;
+WorkLeft LocalServer::work_left() const {
+  WorkLeft work;
   if (http_ != nullptr) {
     const HttpMetrics& metrics = http_->metrics();
     work.has_clients = true;

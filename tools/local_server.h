@@ -23,11 +23,10 @@
 namespace shoal::tools {
 
 // For the one who ends a server.
-struct OpenWork {
+struct WorkLeft {
   bool has_clients = false;    // a gateway: its drain waits for their answers
   std::int64_t answers = 0;    // of those clients
   std::int64_t cut = 0;        // of them, since the start
-  std::int64_t routed = 0;     // requests in the router's ledger
   std::int64_t sequences = 0;  // in the KV memory
 };
 
@@ -47,7 +46,7 @@ class LocalServer {
   // Where its KV outlives a request, and how that is now; one line.
   std::string kv_text() const { return describe_kv(config_, blocks_.get()); }
 
-  OpenWork open_work() const;
+  WorkLeft work_left() const;
 
   // False for good: the process must be started again.
   bool can_serve() const { return node_->can_serve(); }

@@ -52,16 +52,22 @@ std::string count(std::int64_t number, const char* what) {
 }
 
 // What a drain waits for.
-std::string draining_line(const OpenWork& work, Nanos limit) {
-  if (!work.has_clients) {
-    return "draining: waits for nothing, no client is connected here; " +
-           count(work.routed, "request") + " of its router and " +
-           count(work.sequences, "sequence") + " of its KV memory go on elsewhere";
+std::string draining_line(const WorkLeft& work, Nanos limit) {
+  const std::string most = ", at most " + std::to_string(in_ms(limit)) + " ms (request.drain_ms)";
+  if (work.has_clients) {
+    return work.answers == 0 ? "no answer is open"
+                             : "waits for " + count(work.answers, "open answer") + most;
   }
-  return work.answers == 0
-             ? "draining: no answer is open"
-             : "draining: waits for " + count(work.answers, "open answer") + ", at most " +
-                   std::to_string(in_ms(limit)) + " ms (request.drain_ms)";
+  return "no client is connected here; " +
+         (work.sequences == 0 ? "its KV memory holds no answer"
+                              : "waits for " + count(work.sequences, "answer") +
+                                    " in its KV memory to end or to go on on another node" + most);
+}
+
+// What of that was left when the time was over.
+std::string left_line(const WorkLeft& work, std::int64_t cut_before) {
+  return work.has_clients ? count(work.cut - cut_before, "answer") + " cut"
+                          : count(work.sequences, "answer") + " left to be tried again elsewhere";
 }
 
 void leave_at_the_next(const sigset_t& signals) {
@@ -84,18 +90,19 @@ int run_until_signal(const ServerLife& life) {
   life.ready(**server, monotonic_now() - began);
   const bool asked = wait_for_the_end(signals, **server);
   const Nanos limit = asked ? life.drain_limit : std::min(life.drain_limit, kLastWords);
-  const OpenWork open = (*server)->open_work();
+  const WorkLeft open = (*server)->work_left();
   if (asked) {
-    std::fprintf(
-        stderr, "shoal: %s; once more to leave at once\n", draining_line(open, limit).c_str());
+    std::fprintf(stderr,
+                 "shoal: draining: %s; once more to leave at once\n",
+                 draining_line(open, limit).c_str());
   } else {
     std::fprintf(stderr, "shoal: the node cannot serve any more, see the log; start it again\n");
   }
   leave_at_the_next(signals);
   if (!(*server)->drain(limit)) {
     std::fprintf(stderr,
-                 "shoal: %s cut after %lld ms%s\n",
-                 count((*server)->open_work().cut - open.cut, "answer").c_str(),
+                 "shoal: %s after %lld ms%s\n",
+                 left_line((*server)->work_left(), open.cut).c_str(),
                  in_ms(limit),
                  asked ? " (request.drain_ms)" : "");
   }

@@ -120,13 +120,18 @@ class Losses(unittest.TestCase):
             self.assertEqual(len(streams.texts()), 4)
             self.assertEqual(front.process.wait(DEADLINE_S), 0)
 
-    def test_sigterm_of_a_node_without_clients_says_what_goes_on_elsewhere(self):
+    def test_sigterm_of_a_node_without_clients_says_what_it_waits_for(self):
         with Cluster() as cluster:
-            decode = cluster.nodes["decode"]
+            streams = Streams(cluster.front, 4, 300)
+            streams.await_each(lambda arrivals: len(arrivals) > 5)
+            decode, prefill = cluster.nodes["decode"], cluster.nodes["prefill"]
             decode.process.send_signal(signal.SIGTERM)
-            self.assertIn("no client is connected here; 0 requests of its router and 0 sequences of its KV memory go on elsewhere",
-                          decode.await_line(decode.stderr, "shoal: draining"))
-            self.assertEqual(decode.process.wait(DEADLINE_S), 0)
+            self.assertRegex(decode.await_line(decode.stderr, "shoal: draining"), "no client is connected here; waits for [1-4] answers? in its "
+                             r"KV memory to end or to go on on another node, at most 30000 ms \(request.drain_ms\)")
+            self.assertEqual(len(streams.texts()), 4)
+            prefill.process.send_signal(signal.SIGTERM)
+            self.assertIn("no client is connected here; its KV memory holds no answer", prefill.await_line(prefill.stderr, "shoal: draining"))
+            self.assertEqual([node.process.wait(DEADLINE_S) for node in (decode, prefill)], [0, 0])
 
     def test_a_request_is_explained_with_the_names_of_its_nodes(self):
         with Cluster() as cluster:
