@@ -130,15 +130,26 @@ void BlockIndex::report(Entry& entry, bool is_written) {
 
 std::optional<BlockIndex::Found> BlockIndex::find(const BlockKey& key) const {
   const std::uint32_t entry = entry_of(key);
-  if (entry == kNone || at(entry).is_visible == 0) {
+  return entry == kNone || at(entry).is_visible == 0 ? std::nullopt
+                                                     : std::optional(found_of(at(entry)));
+}
+
+std::optional<BlockIndex::Found> BlockIndex::find_live(
+    const BlockKey& key, const std::array<std::int64_t, kTtlClasses>& hours, WallMillis now) const {
+  const std::uint32_t entry = entry_of(key);
+  if (entry == kNone || at(entry).is_visible == 0 ||
+      (has_expired(at(entry), hours, now) && !is_leased(entry, now))) {
     return std::nullopt;
   }
-  const Entry& e = at(entry);
-  return Found{.info = {.crc = e.crc,
-                        .provenance = static_cast<Provenance>(e.provenance),
-                        .ttl = static_cast<TtlClass>(e.ttl),
-                        .last_use = time_of(e.last_use)},
-               .place = {.segment = e.segment, .page = e.page, .pages = e.pages}};
+  return found_of(at(entry));
+}
+
+BlockIndex::Found BlockIndex::found_of(const Entry& entry) const {
+  return {.info = {.crc = entry.crc,
+                   .provenance = static_cast<Provenance>(entry.provenance),
+                   .ttl = static_cast<TtlClass>(entry.ttl),
+                   .last_use = time_of(entry.last_use)},
+          .place = {.segment = entry.segment, .page = entry.page, .pages = entry.pages}};
 }
 
 std::optional<BlockUse> BlockIndex::use(const BlockKey& key) const {
@@ -197,7 +208,15 @@ bool BlockIndex::insert(const Written& block, WallMillis now) {
     add_leaf(entry);
   }
   begin_use(e, block.turn, ticks(now));
+  raise(e.parent, e.last_use);
   return true;
+}
+
+// A block was used no earlier than the blocks behind it: whoever uses those uses it.
+void BlockIndex::raise(std::uint32_t entry, std::uint32_t last_use) {
+  for (; entry != kNone && at(entry).last_use < last_use; entry = at(entry).parent) {
+    at(entry).last_use = last_use;
+  }
 }
 
 // What is written behind a block goes on with its pauses, and, when that block came back itself,
@@ -222,6 +241,10 @@ bool BlockIndex::replace(const BlockKey& key, const BlockInfo& info, const Block
   }
   set_record(at(entry), info, place);
   return true;
+}
+
+void BlockIndex::renew(const BlockKey& key, WallMillis when) {
+  raise(entry_of(key), ticks(when));
 }
 
 void BlockIndex::touch(const BlockKey& leaf, std::uint32_t turn, WallMillis now) {
@@ -315,6 +338,23 @@ bool BlockIndex::is_held(std::uint32_t entry, WallMillis now) const {
   return hold != held_.end() && hold->second.until > now;
 }
 
+// By a lease on itself or on what is behind it. Looks at all leases.
+bool BlockIndex::is_leased(std::uint32_t entry, WallMillis now) const {
+  return std::any_of(held_.begin(), held_.end(), [&](const auto& hold) {
+    std::uint32_t e = hold.second.until > now ? hold.first : kNone;
+    while (e != kNone && at(e).number > at(entry).number) {
+      e = at(e).parent;
+    }
+    return e == entry;
+  });
+}
+
+bool BlockIndex::has_expired(const Entry& entry,
+                             const std::array<std::int64_t, kTtlClasses>& hours,
+                             WallMillis now) const {
+  return now - time_of(entry.last_use) > hours.at(entry.ttl) * 3'600 * 1'000;
+}
+
 std::size_t BlockIndex::longest_hit(std::span<const BlockKey> keys, bool exact_only) const {
   return transport::longest_hit(keys.size(), [&](std::size_t i) {
     const std::uint32_t entry = entry_of(keys[i]);
@@ -390,13 +430,11 @@ std::vector<BlockPlace> BlockIndex::expire(const std::array<std::int64_t, kTtlCl
                                            std::int64_t looks,
                                            WallMillis now) {
   std::vector<BlockPlace> places;
-  const auto is_expired = [&](const Entry& e) {
-    return now - time_of(e.last_use) > hours.at(e.ttl) * 3'600 * 1'000;
-  };
   for (; looks > 0 && !leaves_.empty(); ++cursor_) {
     cursor_ = cursor_ < leaves_.size() ? cursor_ : 0;
     std::uint32_t leaf = leaves_[cursor_];
-    for (--looks; leaf != kNone && is_expired(at(leaf)) && !is_held(leaf, now); --looks) {
+    for (--looks; leaf != kNone && has_expired(at(leaf), hours, now) && !is_held(leaf, now);
+         --looks) {
       leaf = forget(leaf, places);
     }
   }

@@ -1,9 +1,9 @@
 // The memory of a block store: which blocks are visible, where they lie, and which is worth least.
 //
-// Blocks form trees (a block's parent is the one before it in its sequence). A block is forgotten
-// only after all blocks behind it, so of every sequence the first blocks are there and the longest
-// hit is found by bisection. Of a key 128 bits are kept: two of 4e11 keys agree in them with
-// probability 2e-16, and then read_kv_record() checks the whole key.
+// Blocks form trees (a block's parent is the one before it in its sequence). A block was used
+// no earlier than any behind it and is forgotten only after those, so of every sequence the first
+// blocks are there and the longest hit is found by bisection. Of a key 128 bits are kept: two of
+// 4e11 keys agree in them with probability 2e-16, and then read_kv_record() checks the whole key.
 //
 // Memory: 48 bytes a block, 10 to 11.3 in the hash table, 4 to 4.5 for one with none behind it: 64
 // at most. Not thread-safe: its store locks.
@@ -73,6 +73,11 @@ class BlockIndex {
 
   std::optional<Found> find(const BlockKey& key) const;
 
+  // The same, but for what expire() would forget now, whether or not it has come to it.
+  std::optional<Found> find_live(const BlockKey& key,
+                                 const std::array<std::int64_t, kTtlClasses>& hours,
+                                 WallMillis now) const;
+
   // In any order: a parent may come after its children. False: it is visible already, or what is
   // behind it says another number.
   bool insert(const Written& block, WallMillis now);
@@ -82,6 +87,9 @@ class BlockIndex {
 
   // Another record of a visible block.
   bool replace(const BlockKey& key, const BlockInfo& info, const BlockPlace& place);
+
+  // Another record of a visible block was written then: it lives from there on.
+  void renew(const BlockKey& key, WallMillis when);
 
   // Where its record was. Blocks behind it stay, out of reach until it is inserted again.
   std::optional<BlockPlace> erase(const BlockKey& key);
@@ -175,12 +183,18 @@ class BlockIndex {
   std::uint32_t ticks(WallMillis time) const;
   WallMillis time_of(std::uint32_t ticks) const;
   BlockUse use_of(const Entry& entry) const;
+  Found found_of(const Entry& entry) const;
   void begin_use(Entry& entry, std::uint32_t turn, std::uint32_t now);
   void report(Entry& entry, bool is_written);
 
   BlockPlace hide(Entry& entry);
   std::uint32_t free(std::uint32_t entry);
   bool is_held(std::uint32_t entry, WallMillis now) const;
+  bool is_leased(std::uint32_t entry, WallMillis now) const;
+  bool has_expired(const Entry& entry,
+                   const std::array<std::int64_t, kTtlClasses>& hours,
+                   WallMillis now) const;
+  void raise(std::uint32_t entry, std::uint32_t last_use);
   std::uint32_t forget(std::uint32_t leaf, std::vector<BlockPlace>& places);
   Candidate candidate(std::uint32_t leaf, WallMillis now) const;
   std::vector<Candidate> candidates(WallMillis now);

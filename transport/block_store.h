@@ -55,7 +55,7 @@ class BlockStore {
   // What an acknowledged put outlives, in one sentence for README and `shoal kv stat`.
   virtual std::string_view durable() const = 0;
 
-  // From memory, at once.
+  // From memory, at once. Blocks past their lifetime are not there, for get() neither.
   virtual std::optional<BlockInfo> find(const BlockKey& key) const = 0;
 
   // Records from make_kv_record; kDeadline when the medium does not take them in half a minute. A

@@ -85,6 +85,15 @@ TEST_CASE("every scenario file holds its invariants with a KV store, too") {
   CHECK(hits > 100);
 }
 
+// Sweeps and looks hang with the disk, and the clock that jumped has set all lifetimes to an end.
+TEST_CASE("blocks that expired while the disk hung are not answered from") {
+  scenario::Scenario scenario = drawn_scenario(1'166, 4);
+  scenario.mutable_store();
+  const Outcome outcome = run_scenario(scenario, {1'166, false});
+  check_clean(outcome);
+  CHECK(outcome.counters.at("kv_expired") > 0);
+}
+
 TEST_CASE("drawn scenarios of one to five nodes hold their invariants") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);

@@ -246,6 +246,26 @@ TEST_CASE("leaves expire by their class, and what was before them by the time th
   CHECK(pages(index.expire(hours, 10, kNow + 269 * kHour)) == Pages{2, 1});
 }
 
+TEST_CASE("what is past its lifetime is not found, whether or not expiry has come to it") {
+  BlockIndex index(lru(), kNow);
+  write_chain(index, 1, 3, kNow);
+  const std::array<std::int64_t, kTtlClasses> hours{72, 168, 8'760};
+  index.insert(written(4, 3, 3), kNow + 100 * kHour);
+  const auto found = [&](std::uint64_t id, WallMillis now) {
+    return index.find_live(key_of(id), hours, now).has_value();
+  };
+  CHECK(found(1, kNow + 200 * kHour));  // before one that was written later
+  CHECK_FALSE(found(1, kNow + 269 * kHour));
+  index.hold(key_of(2), kNow + 300 * kHour, kNow);
+  CHECK(found(1, kNow + 269 * kHour));
+  CHECK_FALSE(found(3, kNow + 269 * kHour));
+  CHECK_FALSE(found(1, kNow + 301 * kHour));
+  index.renew(key_of(3), kNow + 250 * kHour);
+  CHECK(found(1, kNow + 301 * kHour));
+  CHECK_FALSE(found(4, kNow + 301 * kHour));
+  CHECK(index.find(key_of(4)).has_value());
+}
+
 TEST_CASE("expiry looks at as many leaves as asked for and gets around") {
   BlockIndex index(lru(), kNow);
   for (std::uint64_t id = 1; id <= 100; ++id) {

@@ -165,6 +165,28 @@ TEST_CASE_TEMPLATE("a dropped block is gone and may come again", Row, ROWS) {
   CHECK(loaded(*store, chain) == 3);
 }
 
+TEST_CASE_TEMPLATE("a block past its lifetime is not there until it is written again", Row, ROWS) {
+  Row row;
+  BlockStoreParams params = block_params();
+  const auto wall = std::make_shared<std::atomic<WallMillis>>(params.wall());
+  params.wall = [wall] { return wall->load(); };
+  const auto store = row.open(params);
+  const BlockChain agent = make_chain(1, {5, 3'000, TtlClass::kAgent});
+  const BlockChain leased = make_chain(2, {5, 3'000, TtlClass::kAgent});
+  CHECK(all_stored(put(*store, agent)));
+  CHECK(all_stored(put(*store, leased)));
+  store->hold(leased.keys[3], std::chrono::hours(100));
+  *wall += WallMillis{73} * 3'600'000;
+  CHECK_FALSE(store->find(agent.keys[0]).has_value());
+  CHECK(transport::longest_hit(*store, agent.keys, false) == 0);
+  CHECK(loaded(*store, agent) == 0);
+  CHECK(loaded(*store, leased) == 4);
+  store->touch(agent.keys[4], 0);
+  CHECK(loaded(*store, agent) == 0);
+  CHECK(all_stored(put(*store, agent)));
+  CHECK(loaded(*store, agent) == 5);
+}
+
 TEST_CASE_TEMPLATE("the longest hit is the number of leading blocks", Row, ROWS) {
   Row row;
   const auto store = row.open(block_params());

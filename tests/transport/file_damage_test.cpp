@@ -370,6 +370,34 @@ TEST_CASE("a mount that hangs: every operation is called back by its deadline") 
   CHECK(store->use().loading == Bytes(0));
 }
 
+TEST_CASE(
+    "a block's lifetime begins when it is put, however long the mount hangs, whatever clocks do") {
+  FileBed bed;
+  transport::SimDisk disk([&bed] { return bed.wall(); });
+  std::optional<std::vector<std::function<void()>>> hanging;
+  const auto store = transport::make_file_store(
+      bed.params(1), disk.open(), bed.scheduler.port(), [&](transport::Lane, auto job) {
+        hanging ? hanging->push_back(job) : bed.scheduler.port().defer(Nanos(0), job);
+      });
+  bed.pass(1s);
+  hanging.emplace();
+  const BlockChain first = make_chain(1, {2});
+  const BlockChain second = make_chain(2, {2});
+  store->put(first.records, [](const std::vector<Result<void>>&) {});
+  bed.pass(10ms);
+  store->put(second.records, [](const std::vector<Result<void>>&) {});  // behind the first group
+  bed.jump(180h);
+  const auto held = *std::exchange(hanging, std::nullopt);
+  for (const auto& job : held) {
+    job();
+  }
+  bed.pass(100ms);
+  CHECK(bed.loaded(*store, first) == 0);
+  CHECK(bed.loaded(*store, second) == 0);
+  CHECK(bed.stored(*store, second) == 2);
+  CHECK(bed.loaded(*store, second) == 2);
+}
+
 TEST_CASE("a mount that hangs is counted as long as it does, one that nobody asks is not") {
   FileBed bed;
   transport::SimDisk disk([&bed] { return bed.wall(); });

@@ -380,6 +380,26 @@ TEST_CASE("files stay below the ceiling, and what is used stays") {
   CHECK(loaded(bed, *again, hot) == 160);
 }
 
+TEST_CASE("blocks that their writer copied together are there for others, too") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.bytes = Bytes(24 << 20);
+  const auto writer = bed.open(params);
+  const auto reader = bed.open(2);
+  const auto hot = chains(0, 20, {8, 30'000});
+  put(bed, *writer, hot);
+  for (std::uint64_t seed = 1'000; seed < 1'300; ++seed) {
+    put(bed, *writer, {make_chain(seed, {8, 30'000})});
+    bed.pass(200ms);
+    for (const BlockChain& chain : hot) {
+      writer->touch(chain.keys.back(), 0);
+    }
+  }
+  REQUIRE(loaded(bed, *writer, hot) == 160);
+  bed.pass(3s);
+  CHECK(loaded(bed, *reader, hot) == 160);
+}
+
 namespace {
 
 // What is put at once, of which nobody waits for anything.

@@ -17,10 +17,16 @@ bool is_same(const BlockPlace& a, const BlockPlace& b) {
 
 std::optional<Catalog::Found> Catalog::find(const BlockKey& key) const {
   const auto found = index_.find(key);
-  if (!found) {
-    return std::nullopt;
-  }
-  return Found{found->info, found->place, segments_[found->place.segment].name};
+  return found ? std::optional(named(*found)) : std::nullopt;
+}
+
+std::optional<Catalog::Found> Catalog::find_live(const BlockKey& key) const {
+  const auto found = index_.find_live(key, params_.limits.hours, params_.wall());
+  return found ? std::optional(named(*found)) : std::nullopt;
+}
+
+Catalog::Found Catalog::named(const BlockIndex::Found& found) const {
+  return {found.info, found.place, segments_[found.place.segment].name};
 }
 
 std::uint32_t Catalog::segment(const SegmentName& name) {
@@ -91,13 +97,22 @@ std::optional<BlockPlace> Catalog::add(const IndexEntry& entry, std::uint32_t id
     }
     return std::nullopt;
   }
-  if (old->info.provenance == Provenance::kExact || entry.provenance == Provenance::kBounded) {
-    return std::nullopt;
+  index_.renew(entry.key, entry.time);
+  const bool is_better =
+      old->info.provenance == Provenance::kBounded && entry.provenance == Provenance::kExact;
+  if (is_better || is_copy(*old, info)) {
+    index_.replace(entry.key, info, place);
+    count(old->place, -1);
+    count(place, 1);
   }
-  index_.replace(entry.key, info, place);
-  count(old->place, -1);
-  count(place, 1);
-  return old->place;
+  return is_better ? std::optional(old->place) : std::nullopt;
+}
+
+// Who copies a record removes the one that was there first, when it was read here long ago. This
+// process knows itself what it copied.
+bool Catalog::is_copy(const BlockIndex::Found& old, const BlockInfo& info) const {
+  return !segments_[old.place.segment].is_own && old.info.crc == info.crc &&
+         old.info.provenance == info.provenance;
 }
 
 bool Catalog::move(const BlockKey& key, const BlockPlace& from, const BlockPlace& to) {
@@ -117,6 +132,10 @@ std::optional<BlockPlace> Catalog::forget(const BlockKey& key) {
     count(*place, -1);
   }
   return place;
+}
+
+bool Catalog::forget_expired(const BlockKey& key) {
+  return index_.find(key) && !find_live(key) && forget(key);
 }
 
 bool Catalog::forget_at(const BlockKey& key, const BlockPlace& place) {

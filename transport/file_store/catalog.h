@@ -44,6 +44,8 @@ class Catalog {
         index_(params.policy, params.wall()) {}
 
   std::optional<Found> find(const BlockKey& key) const;
+  // Nothing where it has expired, whether or not expire() has come to it.
+  std::optional<Found> find_live(const BlockKey& key) const;
 
   std::optional<BlockUse> use(const BlockKey& key) const { return index_.use(key); }
 
@@ -82,6 +84,8 @@ class Catalog {
 
   // Where it was; nothing: it was not there.
   std::optional<BlockPlace> forget(const BlockKey& key);
+  // One that has expired, so that it may be written again. False: it was not there, or has not.
+  bool forget_expired(const BlockKey& key);
   // Only if it is still there.
   bool forget_at(const BlockKey& key, const BlockPlace& place);
   // Nothing of it is visible any more.
@@ -102,6 +106,8 @@ class Catalog {
   Bytes memory() const { return index_.bytes(); }
 
  private:
+  Found named(const BlockIndex::Found& found) const;
+  bool is_copy(const BlockIndex::Found& old, const BlockInfo& info) const;
   void drop(const IndexEntry& entry);
   void count(const BlockPlace& place, std::int64_t sign);
 

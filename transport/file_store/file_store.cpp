@@ -42,7 +42,7 @@ class FileStore final : public BlockStore {
 
   std::optional<BlockInfo> find(const BlockKey& key) const override {
     const std::lock_guard lock(core_->mutex);
-    const auto found = core_->catalog.find(key);
+    const auto found = core_->catalog.find_live(key);
     return found ? std::optional(found->info) : std::nullopt;
   }
 
@@ -73,7 +73,7 @@ class FileStore final : public BlockStore {
 
   void touch(const BlockKey& leaf, std::uint32_t turn) override {
     const std::lock_guard lock(core_->mutex);
-    if (const auto found = core_->catalog.find(leaf); found && !core_->is_stopped()) {
+    if (const auto found = core_->catalog.find_live(leaf); found && !core_->is_stopped()) {
       const WallMillis now = core_->params.wall();
       core_->catalog.touch(leaf, turn, now);
       core_->puts.note_touch(found->info.ttl, leaf, turn, now);
@@ -83,7 +83,9 @@ class FileStore final : public BlockStore {
   void hold(const BlockKey& leaf, Nanos time) override {
     const std::lock_guard lock(core_->mutex);
     const WallMillis now = core_->params.wall();
-    core_->catalog.hold(leaf, now + to_millis(time), now);
+    if (core_->catalog.find_live(leaf)) {
+      core_->catalog.hold(leaf, now + to_millis(time), now);
+    }
   }
 
   void release(const BlockKey& leaf) override {

@@ -88,7 +88,7 @@ bool Gets::begin(std::uint64_t id, Operation& operation) {
   std::vector<Piece> pieces;
   std::int64_t bytes = 0;
   for (std::size_t slot = 0; slot < operation.wanted.size(); ++slot) {
-    const auto found = core_.catalog.find(operation.wanted[slot].key);
+    const auto found = core_.catalog.find_live(operation.wanted[slot].key);
     if (found) {
       pieces.push_back({slot, operation.wanted[slot], found->place, found->segment});
       bytes += bytes_of(found->place);

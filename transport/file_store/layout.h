@@ -50,7 +50,7 @@ enum class EntryKind : std::uint8_t { kBlock = 1, kTouch = 2, kDrop = 3 };
 struct IndexEntry {
   EntryKind kind = EntryKind::kBlock;
   BlockKey key;
-  WallMillis time = 0;     // of a block: its last use when it was written
+  WallMillis time = 0;     // of a block: its last use when it was to be written
   std::uint32_t turn = 0;  // of a block or touch: blocks its sequence wrote then; 0: not known
   // Of a block; a drop names the place of the record that is gone.
   std::uint32_t page = 0;

@@ -71,6 +71,7 @@ Result<bool> Puts::admit(std::vector<std::byte>& record, std::uint32_t turn, Slo
   const auto is_as_good = [&block](Provenance there) {
     return there == Provenance::kExact || block.provenance != Provenance::kExact;
   };
+  core_.counts.expired += core_.catalog.forget_expired(block.key) ? 1 : 0;
   const auto visible = core_.catalog.find(block.key);
   if (visible && is_as_good(visible->info.provenance)) {
     return false;
@@ -90,6 +91,7 @@ Result<bool> Puts::admit(std::vector<std::byte>& record, std::uint32_t turn, Slo
   taken->entry.parent = block.parent;
   taken->entry.number = block.number;
   taken->entry.turn = turn;
+  taken->entry.time = core_.params.wall();  // however long the medium hangs
   taken->entry.crc = block.payload_crc;
   taken->entry.provenance = block.provenance;
   taken->waiters.push_back(slot);
@@ -238,8 +240,6 @@ Puts::GroupPtr Puts::gather(TtlClass ttl) {
     queue.bytes -= size;
     group->blocks.push_back(std::move(queue.blocks.front()));
     queue.blocks.pop_front();
-    IndexEntry& entry = group->blocks.back()->entry;
-    entry.time = std::max(entry.time, group->blocks.back()->copied_from ? 0 : group->now);
   }
   core_.tidying.adding(bytes);
   for (const auto& [key, entry] : queue.touches) {

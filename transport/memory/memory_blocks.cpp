@@ -30,7 +30,7 @@ class MemoryBlocks final : public BlockStore {
 
   std::optional<BlockInfo> find(const BlockKey& key) const override {
     const std::lock_guard lock(mutex_);
-    const auto found = index_.find(key);
+    const auto found = find_live(key);
     return found ? std::optional(found->info) : std::nullopt;
   }
 
@@ -69,13 +69,17 @@ class MemoryBlocks final : public BlockStore {
 
   void touch(const BlockKey& leaf, std::uint32_t turn) override {
     const std::lock_guard lock(mutex_);
-    index_.touch(leaf, turn, params_.wall());
+    if (find_live(leaf)) {
+      index_.touch(leaf, turn, params_.wall());
+    }
   }
 
   void hold(const BlockKey& leaf, Nanos time) override {
     const std::lock_guard lock(mutex_);
     const WallMillis now = params_.wall();
-    index_.hold(leaf, now + to_millis(time), now);
+    if (find_live(leaf)) {
+      index_.hold(leaf, now + to_millis(time), now);
+    }
   }
 
   void release(const BlockKey& leaf) override {
@@ -111,9 +115,16 @@ class MemoryBlocks final : public BlockStore {
   }
 
  private:
+  std::optional<BlockIndex::Found> find_live(const BlockKey& key) const {
+    return index_.find_live(key, params_.limits.hours, params_.wall());
+  }
+
   Result<void> store(std::vector<std::byte> record, std::uint32_t turn) {
     TRY(const KvBlock block, read_kv_header(record));
     TRY_VOID(read_kv_record(record, {block.key, block.parent, block.layout}));
+    if (index_.find(block.key) && !find_live(block.key)) {
+      counts_.expired += forget(*index_.erase(block.key));
+    }
     const auto there = index_.find(block.key);
     if (there && (there->info.provenance == Provenance::kExact ||
                   block.provenance == Provenance::kBounded)) {
@@ -135,7 +146,7 @@ class MemoryBlocks final : public BlockStore {
   }
 
   Loaded load(const KvWanted& wanted) {
-    const auto found = index_.find(wanted.key);
+    const auto found = find_live(wanted.key);
     if (!found) {
       counts_.misses += 1;
       return fail(Code::kNotFound, "KV store: no such block");
