@@ -38,8 +38,10 @@ struct KvClient {
   Instant refused_at{};
   bool has_news = false;  // blocks became durable since others were told
   Instant told_at{};
-  std::int64_t failed = 0;  // calls that its medium refused
-  Instant failed_at{};
+  bool is_writable = true;
+  bool is_cramped = false;
+  std::int64_t damaged = 0;  // records and index pages that the log told of
+  Instant damage_told{};
   std::map<AttemptKey, KvLoad> loads;  // as many as the prefill group takes
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
@@ -75,6 +77,7 @@ struct KvClient {
   void tell_shortened(const KvShortened& instead);
   void look_into(const KvWanted& wanted, const Error& error);
   void show_kept() const;
+  void tell_damage(const transport::BlockStore::Use& use);
   std::string trouble() const;
 };
 
@@ -301,10 +304,10 @@ std::string KvClient::trouble() const {
   if (!use.writable || is_recent) {
     return "the KV store refuses writes" + (refusal.empty() ? refusal : ": " + refusal);
   }
-  if (failed > 0 && now - failed_at < kRefusalShown) {
-    return "files of the KV store cannot be read or written: is its directory still there?";
+  if (!use.answers) {
+    return "files of the KV store cannot be read or removed: is its directory still there?";
   }
-  return {};
+  return use.cramped.empty() ? std::string() : "the KV store is cramped: " + use.cramped;
 }
 
 bool KvClient::is_stored(const KvBlock& block) const {
@@ -358,6 +361,7 @@ void KvClient::stored(const KvStored& message) {
   seat.node->metrics.kv_dropped += message.refused;
   has_news = has_news || message.stored > 0;
   if (message.refused == 0) {
+    refusal.clear();
     return;
   }
   const Instant now = seat.node->now();
@@ -400,15 +404,32 @@ void KvClient::tick() {
   const transport::BlockStore::Use use = store->use();
   is_gone = !use.away.empty();
   is_opening = use.opening;
-  if (use.failed > failed) {
-    failed = use.failed;
-    failed_at = now;
+  if (!std::exchange(is_writable, use.writable) && use.writable) {
+    refusal.clear();
   }
+  if (!std::exchange(is_cramped, !use.cramped.empty()) && is_cramped) {
+    seat.node->log.event(LogLevel::kWarning, "kv.cramped", {{"reason", use.cramped}});
+  }
+  tell_damage(use);
   show_kept();
   if (has_news && now - told_at >= kNewsPause) {
     has_news = false;
     told_at = now;
     tell_news();
+  }
+}
+
+// Once in a while: what is damaged is met piece by piece.
+void KvClient::tell_damage(const transport::BlockStore::Use& use) {
+  const Instant now = seat.node->now();
+  if (use.corrupt + use.broken > damaged && now - damage_told >= kRefusalShown) {
+    damaged = use.corrupt + use.broken;
+    damage_told = now;
+    seat.node->log.event(LogLevel::kWarning,
+                         "kv.damaged",
+                         {{"records", use.corrupt},
+                          {"index_pages", use.broken},
+                          {"do", "`shoal kv verify` names them; they are misses"}});
   }
 }
 

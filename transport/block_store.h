@@ -104,7 +104,13 @@ class BlockStore {
     std::int64_t evicted = 0;
     // Operations that the medium refused, and one more for every few seconds that it answers none.
     std::int64_t failed = 0;
-    bool writable = true;  // false: it refuses writes (full, read-only, away); reads go on
+    // False: it refuses writes (full, read-only, away), until it takes blocks again or as much as
+    // it refused; reads go on.
+    bool writable = true;
+    // False: what is asked of it cannot be read or removed, or is not answered, until it is.
+    bool answers = true;
+    // Why it keeps less than its ceiling, or nothing more; empty: it does not.
+    std::string cramped;
     // It still reads what is there: gets of unknown blocks wait for that, and what was dropped may
     // be there once more until then.
     bool opening = false;

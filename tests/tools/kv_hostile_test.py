@@ -119,6 +119,32 @@ class Hostile(unittest.TestCase):
                     self.assertEqual(ask(server, prompt)[0], ask(cold, prompt)[0])
                 await_true(lambda: metric(server, "shoal_kv_blocks_dropped_total") > 0)
                 await_true(lambda: "refuses writes" in health(server))
+                # Until there is room for what it refused, and no longer.
+                refused = metric(server, "shoal_kv_store_failed_total")
+                while metric(server, "shoal_kv_store_failed_total") < refused + 3:
+                    self.assertIn("refuses writes", health(server))
+                subprocess.run(["mount", "-o", "remount,size=32m", directory], check=True)
+                said = self.await_ok(server)
+                self.assertFalse([text for text in said if "directory" in text], said)
+
+    @staticmethod
+    def await_ok(server):
+        """What health said until it said ok."""
+        said = []
+        while not said or "'status': 'ok'" not in said[-1]:
+            said.append(health(server))
+        return said
+
+    def test_a_ceiling_below_the_files_of_others_is_told(self):
+        with tempfile.TemporaryDirectory() as directory, kept_by(directory) as server:
+            count = 0
+            while metric(server, "shoal_kv_store_bytes") < 2000000:
+                ask(server, f"{count} was first. " + PROMPTS[0])
+                count += 1
+            with kept_by(directory, "--set", "kv.store_bytes=1048576") as small:
+                self.assertIn("raise kv.store_bytes", small.await_line(small.stderr, "kv.cramped"))
+                await_true(lambda: "the KV store is cramped: files of other processes (" in health(small))
+            self.assertNotIn("cramped", health(server))
 
     def test_a_read_only_mount_is_read_and_health_says_so(self):
         with mounted("size=32m") as directory:
@@ -202,9 +228,10 @@ class Hostile(unittest.TestCase):
                 shutil.rmtree(directory)
                 server.await_line(server.stderr, "kv.store_away")
                 server.await_line(server.stderr, "kv.store_back")
+                said = self.await_ok(server)
+                self.assertFalse([text for text in said if "still there" in text], said)
                 self.assertEqual(ask(server, PROMPTS[0])[0], tokens)
                 await_true(lambda: ask(server, PROMPTS[0])[1] > 0)
-                await_true(lambda: server.request("GET", "/health")[1]["status"] == "ok")
 
     def test_where_a_mount_went_away_no_store_is_made(self):
         with mounted("size=32m") as disk, tempfile.TemporaryDirectory() as place:

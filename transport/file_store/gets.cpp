@@ -220,7 +220,7 @@ void Gets::complete(std::uint64_t id, std::vector<Read> reads) {
 void Gets::judge(const Read& read) {
   const Piece& piece = read.piece;
   if (read.loaded) {
-    return;
+    return core_.read_ended(true);
   }
   switch (read.loaded.error().code) {
     case Code::kCorrupt:
@@ -235,7 +235,7 @@ void Gets::judge(const Read& read) {
       files_.close(piece.segment);
       break;
     default:
-      core_.counts.failed += 1;
+      core_.read_ended(false);
       break;
   }
 }

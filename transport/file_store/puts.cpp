@@ -168,7 +168,10 @@ void Puts::pump() {
     if (!core_.may_write()) {
       refuse_all(core_.refusal().value(), calls);
     } else if (core_.tidying.is_full()) {
-      refuse_all({Code::kNoCapacity, "KV store: it is at its ceiling, with what others wrote there; raise kv.store_bytes, or take blocks out (shoal kv evict)"}, calls);
+      refuse_all({Code::kNoCapacity,
+                  "KV store: it is at its ceiling, with what others wrote there; raise "
+                  "kv.store_bytes, or take blocks out (shoal kv evict)"},
+                 calls);
     }
     while (core_.may_write() && admits_group() && !core_.tidying.must_look()) {
       const auto ttl = next_class();
@@ -349,7 +352,7 @@ void Puts::complete(const GroupPtr& group) {
     --writing_;
     std::optional<std::uint32_t> segment;
     if (!group->appended) {
-      core_.write_failed(group->appended.error());
+      core_.write_failed(group->appended.error(), bytes_of(*group));
       note_again(*group);
     } else if (*group->appended) {
       core_.write_done();
@@ -369,6 +372,14 @@ void Puts::complete(const GroupPtr& group) {
   make(calls);
   core_.tidying.relieve();
   pump();
+}
+
+std::int64_t Puts::bytes_of(const Group& group) {
+  std::int64_t bytes = 0;
+  for (const auto& block : group.blocks) {
+    bytes += static_cast<std::int64_t>(block->record.size());
+  }
+  return bytes;
 }
 
 void Puts::note_again(const Group& group) {

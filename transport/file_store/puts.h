@@ -57,6 +57,9 @@ class Puts {
 
   std::int64_t queued() const { return queued_; }
 
+  // The mutex is held. Groups are on their way to the medium.
+  bool is_writing() const { return writing_ > 0; }
+
   void fail_all();
 
  private:
@@ -117,6 +120,7 @@ class Puts {
     Groups unsettled;  // written, and their index is not
   };
 
+  static std::int64_t bytes_of(const Group& group);
   Result<bool> admit(std::vector<std::byte>& record, std::uint32_t turn, Slot slot);
   bool has_waiting() const;
   bool admits_group() const;

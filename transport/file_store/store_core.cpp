@@ -1,6 +1,8 @@
 // Every function that waits somewhere holds the core alive, and none runs once it is stopped.
 #include "transport/file_store/store_core.h"
 
+#include <algorithm>
+
 #include "transport/file_store/file_store.h"
 
 namespace shoal::transport {
@@ -10,6 +12,8 @@ namespace {
 constexpr std::chrono::seconds kRetry(1);
 // Seconds without an answer that count as a failed operation.
 constexpr int kSilence = 3;
+// A file that does not read says for so long that the medium may be broken, unless others do.
+constexpr std::chrono::seconds kReadShown(5);
 
 }  // namespace
 
@@ -39,9 +43,10 @@ void StoreCore::run(Lane lane, std::function<void(StoreCore&)> work) {
 void StoreCore::watch(std::uint64_t answered, int silent) {
   const std::uint64_t now_answered = answered_;
   silent = now_answered == answered && asked_ > now_answered ? silent + 1 : 0;
-  if (silent > 0 && silent % kSilence == 0) {
+  {
     const std::lock_guard lock(mutex);
-    counts.failed += 1;
+    is_silent_ = silent >= kSilence;
+    counts.failed += silent > 0 && silent % kSilence == 0 ? 1 : 0;
   }
   post([now_answered, silent](StoreCore& core) { core.watch(now_answered, silent); },
        std::chrono::seconds(1));
@@ -70,15 +75,42 @@ void StoreCore::fail_pending() {
   puts.fail_all();
 }
 
-void StoreCore::write_failed(const Error& error) {
+void StoreCore::write_failed(const Error& error, std::int64_t bytes) {
   counts.failed += 1;
+  refused_bytes_ = counts.writable ? bytes : std::max(refused_bytes_, bytes);
   counts.writable = false;
   last_error_ = error;
   write_again_ = scheduler.now() + kRetry;
 }
 
-void StoreCore::write_done() {
-  counts.writable = true;
+// One that failed again hinders no group, which may be smaller, to try.
+void StoreCore::probe_ended(const Result<void>& probe, std::int64_t bytes) {
+  if (probe) {
+    counts.writable = counts.writable || bytes >= refused_bytes_;
+  } else if (counts.writable) {
+    write_failed(probe.error(), 0);
+  } else {
+    counts.failed += 1;
+  }
+}
+
+void StoreCore::look_ended(bool is_good) {
+  is_look_good_ = is_good;
+  counts.failed += is_good ? 0 : 1;
+}
+
+void StoreCore::read_ended(bool is_good) {
+  if (is_good) {
+    read_failed_.reset();
+  } else {
+    read_failed_ = scheduler.now();
+    counts.failed += 1;
+  }
+}
+
+bool StoreCore::answers() const {
+  return !is_silent_ && is_look_good_ && !tidying.is_stuck() &&
+         !(read_failed_ && scheduler.now() - *read_failed_ < kReadShown);
 }
 
 bool StoreCore::may_write() const {
@@ -105,6 +137,8 @@ BlockStore::Use StoreCore::use() const {
   use.index = catalog.memory();
   use.held = catalog.held();
   use.opening = is_opening;
+  use.answers = answers();
+  use.cramped = tidying.cramped();
   return use;
 }
 

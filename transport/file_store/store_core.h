@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,10 +51,20 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
 
   // The rest under the mutex, but for what does not change.
 
-  // What the medium said last, and when it may be asked to write again.
-  void write_failed(const Error& error);
-  void write_done();
+  // What the medium said last to a group of so many bytes, and when it may be asked to write again.
+  void write_failed(const Error& error, std::int64_t bytes);
+
+  void write_done() { counts.writable = true; }
+
   bool may_write() const;
+
+  // What it refused. One that takes less than that is still full.
+  std::int64_t refused_bytes() const { return refused_bytes_; }
+
+  void probe_ended(const Result<void>& probe, std::int64_t bytes);
+
+  void look_ended(bool is_good);
+  void read_ended(bool is_good);
 
   tl::unexpected<Error> refusal() const;
 
@@ -83,8 +94,14 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   std::atomic<std::uint64_t> asked_ = 0;     // of lanes
   std::atomic<std::uint64_t> answered_ = 0;  // by them
   std::mutex posting_;                       // the scheduler is not called once stop() has returned
+  bool answers() const;
+
   Error last_error_;
   Instant write_again_{};
+  std::int64_t refused_bytes_ = 0;
+  bool is_silent_ = false;
+  bool is_look_good_ = true;            // the last one
+  std::optional<Instant> read_failed_;  // at, and none was good since
 };
 
 void make(Calls& calls);

@@ -42,9 +42,16 @@ void Tidying::start() {
   core_.post([](StoreCore& core) { core.tidying.round(); });
 }
 
-Result<void> Tidying::announce() {
-  return core_.io->replace(heartbeat_name(core_.params.writer),
-                           std::to_string(core_.params.wall()) + "\n");
+// The heartbeat first: without one it would be taken for dead.
+Result<void> Tidying::announce(std::int64_t bytes) {
+  const std::string name = heartbeat_name(core_.params.writer);
+  const std::string text = std::to_string(core_.params.wall()) + "\n";
+  TRY_VOID(core_.io->replace(name, text));
+  if (bytes <= std::ssize(text)) {
+    return {};
+  }
+  TRY_VOID(core_.io->replace(name, std::string(static_cast<std::size_t>(bytes), '\n')));
+  return core_.io->replace(name, text);
 }
 
 void Tidying::retire() {
@@ -130,6 +137,7 @@ Tidying::Known Tidying::known() const {
   const bool is_due = !announced_ || core_.scheduler.now() - *announced_ >= kHeartbeat;
   // A medium that refused is asked by this, too, whether it takes writes again.
   known.must_announce = core_.counts.writable ? known.is_writer && is_due : core_.may_write();
+  known.probe = core_.counts.writable ? 0 : core_.refused_bytes();
   return known;
 }
 
@@ -137,7 +145,7 @@ Tidying::Known Tidying::known() const {
 Tidying::Listing Tidying::look(const Known& known) {
   Listing listing;
   if (known.must_announce) {
-    listing.announced = announce();
+    listing.announced = announce(known.probe);
   }
   const auto names = core_.io->list();
   if (!names) {
@@ -204,11 +212,11 @@ void Tidying::take(const Known& known, const Listing& listing) {
     const std::lock_guard lock(core_.mutex);
     if (listing.announced && *listing.announced) {
       announced_ = core_.scheduler.now();
-      core_.write_done();
-    } else if (listing.announced) {
-      core_.write_failed(listing.announced->error());
     }
-    core_.counts.failed += listing.error.has_value();
+    if (listing.announced) {
+      core_.probe_ended(*listing.announced, known.probe);
+    }
+    core_.look_ended(!listing.error);
     core_.is_lost = listing.is_lost && !core_.where.empty();
     if (!listing.error) {
       if (!listing.beats) {
@@ -279,7 +287,7 @@ void Tidying::take(const Grown& grown, const Result<SegmentNews>& news) {
       segment.is_damaged = true;
       core_.counts.corrupt += 1;
     } else if (news.error().code != Code::kNotFound) {
-      core_.counts.failed += 1;
+      core_.read_ended(false);
     }
     is_last = --reading_ == 0;
     is_opening = core_.is_opening;
@@ -484,6 +492,25 @@ std::int64_t Tidying::own_bytes() const {
 bool Tidying::is_full() const {
   const std::int64_t segment = core_.full_segment() + std::min(kGroupBytes, core_.full_segment());
   return over_ceiling() > segment && own_bytes() > kOwnSegments * segment;
+}
+
+std::string Tidying::cramped() const {
+  const std::int64_t ceiling = core_.params.limits.bytes.value;
+  if (is_full()) {
+    return "its files are over the ceiling (kv.store_bytes: " + megabytes(ceiling) +
+           ") and cannot be removed: nothing is stored; let this user remove files there";
+  }
+  std::int64_t others = 0;
+  for (const Segment& segment : core_.catalog.segments()) {
+    others += !segment.is_own && alive_.contains(segment.name.writer) ? bytes_of(segment) : 0;
+  }
+  if (others <= ceiling + kOwnSegments * core_.full_segment()) {
+    return {};
+  }
+  return "files of other processes (" + megabytes(others) +
+         ") take all that it may have (kv.store_bytes: " + megabytes(ceiling) +
+         "): of its own it keeps the newest alone, and files of processes that ended go; raise "
+         "kv.store_bytes to what the others have, or give it a directory of its own";
 }
 
 // A dead writer's by one of the living alone: two would copy everything twice.

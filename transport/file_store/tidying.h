@@ -43,9 +43,10 @@ class Tidying {
   // Looks that are over.
   std::uint64_t looks() const { return looks_over_; }
 
-  // In a lane. This process's heartbeat.
-  Result<void> announce();
-  // Blocks. The heartbeat's end: from here on others may clean up.
+  // In a lane. This process's heartbeat, of `bytes` for a moment: a medium that refused so many is
+  // asked by that whether it takes writes again.
+  Result<void> announce(std::int64_t bytes = 0);
+  // Blocks. The heartbeat's end: from here on others may clean up. Not in the middle of a group.
   void retire();
 
   // The mutex is held. A group was added to a segment of this process; its number in the catalog.
@@ -69,6 +70,12 @@ class Tidying {
   // does not remove. What is others' hinders nobody to keep what is newest of his own.
   bool is_full() const;
 
+  // The mutex is held. The file system did not remove what it was told to the last time.
+  bool is_stuck() const { return !stuck_.empty(); }
+
+  // The mutex is held. Why this process keeps less than its ceiling; empty: it does not.
+  std::string cramped() const;
+
   // The mutex is held. A record that was to be copied is, or will not be.
   void copied() { --copying_; }
 
@@ -79,6 +86,7 @@ class Tidying {
     std::set<SegmentName> own;
     bool is_writer = false;
     bool must_announce = false;
+    std::int64_t probe = 0;  // bytes
   };
 
   // To be read.
