@@ -123,7 +123,7 @@ std::string kv_store_text(const transport::BlockStore::Use& use) {
            Said{"shoal_kv_store_corrupt_total", "counter", "Damaged records met.", use.corrupt},
            Said{"shoal_kv_store_broken_pages_total",
                 "counter",
-                "Index pages that do not read.",
+                "Index pages that do not read, and segments that were cut.",
                 use.broken},
            Said{"shoal_kv_store_expired_total", "counter", "Blocks past their time.", use.expired},
            Said{"shoal_kv_store_evicted_total", "counter", "Blocks driven out.", use.evicted},

@@ -96,6 +96,14 @@ Result<void> stat(const KvView& view) {
     if (!segment.problem.empty()) {
       std::printf("  unread    %s\n", segment.problem.c_str());
     }
+    if (!segment.damage.empty()) {
+      std::printf("  damaged   %s: %s\n", to_string(segment.name).c_str(), segment.damage.c_str());
+    }
+  }
+  if (view.is_open() && !blocks.empty()) {
+    std::printf(
+        "  note      a server may have it open, and have let go of some of these blocks: its "
+        "/metrics has shoal_kv_store_blocks\n");
   }
   return {};
 }
@@ -140,11 +148,35 @@ std::vector<KvViewBlock> find_bad(const KvView& view) {
   return bad;
 }
 
+// Each is printed; how many.
+std::size_t print_bad_segments(const KvView& view) {
+  std::size_t bad = 0;
+  for (const KvViewSegment& segment : view.segments()) {
+    if (!segment.problem.empty()) {
+      std::printf("%s\n", segment.problem.c_str());
+    } else if (!segment.damage.empty()) {
+      std::printf("segment %s: %s\n", to_string(segment.name).c_str(), segment.damage.c_str());
+    } else {
+      continue;
+    }
+    ++bad;
+  }
+  return bad;
+}
+
 Result<void> verify(const KvView& view) {
-  const std::size_t bad = find_bad(view).size();
-  if (bad > 0) {
+  const std::size_t segments = print_bad_segments(view);
+  const std::size_t blocks = find_bad(view).size();
+  if (segments > 0) {
     return fail(Code::kCorrupt,
-                view.place() + ": " + std::to_string(bad) +
+                view.place() + ": " + std::to_string(segments) + " damaged segments and " +
+                    std::to_string(blocks) +
+                    " damaged blocks; a server skips what does not read: put those files back "
+                    "under their names, or remove them, and `shoal kv scrub` takes the blocks out");
+  }
+  if (blocks > 0) {
+    return fail(Code::kCorrupt,
+                view.place() + ": " + std::to_string(blocks) +
                     " damaged blocks; a server skips them, `shoal kv scrub` takes them out");
   }
   return {};

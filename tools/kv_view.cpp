@@ -12,6 +12,21 @@ namespace shoal::tools {
 
 using transport::EntryKind;
 
+namespace {
+
+// A writer that died in a group leaves a page that does not read, and pages of no group, behind.
+std::string damage_of(const transport::SegmentNews& news, bool may_be_torn) {
+  const std::int64_t pages = news.damaged + (may_be_torn ? 0 : news.broken);
+  std::string said = pages > 0 ? std::to_string(pages) + " of its pages do not read" : "";
+  if (news.is_cut() && !may_be_torn) {
+    said +=
+        std::string(said.empty() ? "" : "; ") + "it was cut: it does not end with an index page";
+  }
+  return said;
+}
+
+}  // namespace
+
 Result<KvView> KvView::open(const KvPlace& place) {
   KvView view;
   view.place_ = place.text();
@@ -32,32 +47,42 @@ Result<KvView> KvView::open(const KvPlace& place) {
 }
 
 Result<void> KvView::read() {
-  TRY(std::vector<std::string> names, io_->list());
-  std::sort(names.begin(), names.end());
-  for (const std::string& file : names) {
-    const auto name = transport::parse_segment_name(file);
-    if (!name) {
-      continue;
+  TRY(const std::vector<std::string> files, io_->list());
+  std::set<transport::SegmentName> names;
+  for (const std::string& file : files) {
+    if (const auto name = transport::parse_segment_name(file)) {
+      names.insert(*name);
+    } else if (const auto writer = transport::parse_heartbeat_name(file)) {
+      beating_.insert(*writer);
     }
-    const auto facts = io_->facts(file);
-    if (!facts) {
-      continue;  // a server took it away meanwhile
-    }
-    KvViewSegment& segment = segments_.emplace_back();
-    segment.name = *name;
-    segment.bytes = static_cast<std::int64_t>(facts->bytes);
-    auto news = transport::read_segment(*io_, *name, facts->bytes, {});
-    if (news) {
-      segment.damaged = news->damaged + news->broken;
-      segment.entries = std::move(news->added);
-      catalog_->apply(catalog_->segment(*name), segment.entries);
-    } else {
-      segment.damaged = 1;
-      segment.problem = news.error().message;
-    }
+  }
+  for (auto at = names.begin(); at != names.end(); ++at) {
+    const auto next = std::next(at);
+    const bool is_last = next == names.end() || next->writer != at->writer || next->ttl != at->ttl;
+    read(*at, is_last && beating_.contains(at->writer));
   }
   catalog_->settle();
   return {};
+}
+
+void KvView::read(const transport::SegmentName& name, bool may_be_torn) {
+  const auto facts = io_->facts(to_string(name));
+  if (!facts) {
+    return;  // a server took it away meanwhile
+  }
+  KvViewSegment& segment = segments_.emplace_back();
+  segment.name = name;
+  segment.bytes = static_cast<std::int64_t>(facts->bytes);
+  auto news = transport::read_segment(*io_, name, facts->bytes, {});
+  if (news) {
+    segment.damaged = news->damaged + news->broken;
+    segment.damage = damage_of(*news, may_be_torn);
+    segment.entries = std::move(news->added);
+    catalog_->apply(catalog_->segment(name), segment.entries);
+  } else {
+    segment.damaged = 1;
+    segment.problem = news.error().message;
+  }
 }
 
 std::vector<KvViewBlock> KvView::blocks() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct KvViewSegment {
   std::int64_t bytes = 0;
   std::int64_t damaged = 0;  // pages; of one that is no segment: 1
   std::string problem;       // why nothing of it reads; empty: it does
+  std::string damage;        // what else is wrong with it; empty: nothing
   std::vector<transport::IndexEntry> entries;
 };
 
@@ -43,6 +45,9 @@ class KvView {
 
   const std::vector<KvViewSegment>& segments() const { return segments_; }
 
+  // A server may have it open: what that forgot since is not said in any file.
+  bool is_open() const { return !beating_.empty(); }
+
   // Visible ones, in the order of the medium.
   std::vector<KvViewBlock> blocks() const;
 
@@ -51,12 +56,14 @@ class KvView {
 
  private:
   Result<void> read();
+  void read(const transport::SegmentName& name, bool may_be_torn);
 
   std::string place_;
   std::unique_ptr<transport::BlockStoreParams> params_;
   std::shared_ptr<transport::FileIo> io_;
   std::unique_ptr<transport::Catalog> catalog_;
   std::vector<KvViewSegment> segments_;
+  std::set<IncarnationId> beating_;  // writers
 };
 
 }  // namespace shoal::tools

@@ -198,6 +198,58 @@ class Store(unittest.TestCase):
         self.assertIn("00000000000000ab-chat-000009.kv: it is another segment under this name", said)
         self.assertIn("3: 2 exact", said)
 
+    def test_verify_names_segments_that_were_renamed_or_cut(self):
+        chat = os.path.join(self.dir, "00000000000000ab-chat-000000.kv")
+        renamed = os.path.join(self.dir, "00000000000000ab-chat-000009.kv")
+        os.rename(chat, renamed)
+        said = self.kv("verify", self.dir, status=1)
+        self.assertIn("segment 00000000000000ab-chat-000009.kv: it is another segment under this name, 00000000000000ab-chat-000000.kv", said)
+        self.assertIn("1 damaged segments and 0 damaged blocks", said)
+        os.rename(renamed, chat)
+        self.kv("verify", self.dir)
+        with open(chat, "r+b") as file:
+            file.truncate(4 * PAGE + 100)
+        said = self.kv("verify", self.dir, status=1)
+        self.assertIn("segment 00000000000000ab-chat-000000.kv: it was cut", said)
+        self.assertIn("damaged   00000000000000ab-chat-000000.kv: it was cut", self.kv("stat", self.dir))
+
+    def test_what_a_killed_writer_left_in_its_last_segment_is_no_damage(self):
+        with open(os.path.join(self.dir, f"{0xAB:016x}.alive"), "w", encoding="utf-8"):
+            pass
+        with open(os.path.join(self.dir, "00000000000000ab-chat-000000.kv"), "r+b") as file:
+            file.truncate(4 * PAGE + 100)
+        self.assertIn("3 blocks verified, 0 damaged", self.kv("verify", self.dir))
+
+    def test_stat_says_where_a_server_may_know_better(self):
+        self.assertNotIn("note", self.kv("stat", self.dir))
+        with open(os.path.join(self.dir, f"{0xAB:016x}.alive"), "w", encoding="utf-8"):
+            pass
+        self.assertIn("shoal_kv_store_blocks", self.kv("stat", self.dir))
+
+    def test_export_touches_nothing(self):
+        target = os.path.join(self.root, "new")
+        self.kv("export", self.dir, "--to", target)
+        self.assertEqual(sorted(line.split(" h ago")[0] for line in self.kv("ls", target).splitlines()),
+                         sorted(line.split(" h ago")[0] for line in self.kv("ls", self.dir).splitlines()))
+        self.assertIn("3.0 to 30.0 hours ago", self.kv("stat", target))
+        # Once more, and from where it is: nothing is there twice.
+        self.kv("export", self.dir, target, "--to", target)
+        self.assertEqual(len(self.listed(target)), 8)
+        self.assertEqual(len([name for name in os.listdir(target) if name.endswith(".kv")]), 2)
+        self.assertFalse([name for name in os.listdir(target) if name.endswith(".alive")])
+
+    def test_a_damaged_version_file_is_told_from_another_version(self):
+        version = os.path.join(self.dir, "shoal-kv")
+        with open(version, "w", encoding="utf-8") as out:
+            out.write("shoal KV store, form\0at 1\n")
+        said = self.kv("stat", self.dir, status=1)
+        self.assertIn("the file shoal-kv of " + self.dir + " is damaged", said)
+        self.assertNotIn("another version", said)
+        self.assertIn("remove that file alone", run("serve", "--port", "0", "--device", "sim", "--kv-dir", self.dir).stderr)
+        os.remove(version)
+        with Server("--device", "sim", "--kv-dir", self.dir) as server:
+            self.assertEqual(self.visible(server), 8)
+
     def test_what_is_no_store_is_refused_by_name(self):
         empty = os.path.join(self.root, "empty")
         os.mkdir(empty)

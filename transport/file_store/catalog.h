@@ -25,6 +25,7 @@ struct Segment {
   std::int64_t blocks = 0;  // visible
   std::int64_t pages = 0;   // of those
   bool is_damaged = false;
+  bool is_cut = false;
   std::optional<Instant> empty_since;  // nothing of it is visible
   // What it says of records elsewhere:
   WallMillis last_touch = 0;      // the latest touch in it; 0: none

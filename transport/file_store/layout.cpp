@@ -79,7 +79,7 @@ bool is_of(const SegmentName& name, std::span<const std::byte> page) {
          get_field<TtlClass>(page, kTtlAt) == name.ttl;
 }
 
-tl::unexpected<Error> corrupt(const SegmentName& name, const char* what) {
+tl::unexpected<Error> corrupt(const SegmentName& name, const std::string& what) {
   return fail(Code::kCorrupt, "segment " + to_string(name) + ": " + what);
 }
 
@@ -202,7 +202,12 @@ Result<std::optional<WallMillis>> read_header_page(std::span<const std::byte> pa
     return std::nullopt;
   }
   if (!is_of(name, page)) {
-    return corrupt(name, "it is another segment under this name");
+    const SegmentName other{IncarnationId{get_field<std::uint64_t>(page, kWriterAt)},
+                            get_field<TtlClass>(page, kTtlAt),
+                            get_field<std::uint32_t>(page, kNumberAt)};
+    const bool is_name = static_cast<int>(other.ttl) < kTtlClasses;
+    return corrupt(
+        name, "it is another segment under this name" + (is_name ? ", " + to_string(other) : ""));
   }
   return get_field<WallMillis>(page, kCreatedAt);
 }

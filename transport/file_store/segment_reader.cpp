@@ -108,6 +108,7 @@ Result<SegmentNews> read_segment(FileIo& io,
   }
   news.damaged += !news.has_header;  // index pages name their segment themselves
   news.progress.end = (std::uint64_t{index->page} + 1) * kPageBytes;
+  news.is_whole = news.progress.end == bytes;
   news.progress.entries = std::max(known.entries, index->first + index->entries.size());
   std::uint64_t lowest = news.progress.entries;
   while (index) {

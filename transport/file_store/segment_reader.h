@@ -25,6 +25,11 @@ struct SegmentNews {
   std::int64_t damaged = 0;       // pages and entries that should be there and do not read
   std::int64_t broken = 0;  // index pages that do not read: damaged, or torn with their writer
   bool has_header = true;   // false, and nothing added: its writer died in the first group
+  bool is_whole = false;    // it ends with an index page
+
+  // Something was cut off, unless its writer is in the middle of a group or died there: then it is
+  // the last of its class, and there is a heartbeat of that writer.
+  bool is_cut() const { return !is_whole && broken == 0; }
 };
 
 // `bytes` is the file's size. kCorrupt: it is another segment; kNotFound, kUnavailable: as FileIo.

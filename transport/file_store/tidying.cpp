@@ -55,6 +55,12 @@ Result<void> Tidying::announce(std::int64_t bytes) {
 }
 
 void Tidying::retire() {
+  {
+    const std::lock_guard lock(core_.mutex);
+    if (core_.puts.is_writing()) {
+      return;  // its last group may not be whole: it looks like a writer that died
+    }
+  }
   static_cast<void>(core_.io->remove(heartbeat_name(core_.params.writer)));
 }
 
@@ -163,13 +169,15 @@ Tidying::Listing Tidying::look(const Known& known) {
     }
   }
   listing.beats = beating.contains(core_.params.writer);
-  find_grown(known, listing);
+  find_grown(known, beating, listing);
   judge_writers(known, beating, listing);
   return listing;
 }
 
 // Of a writer and class only the last segment grows; one that was the last is read once more.
-void Tidying::find_grown(const Known& known, Listing& listing) {
+void Tidying::find_grown(const Known& known,
+                         const std::set<IncarnationId>& beating,
+                         Listing& listing) {
   for (auto at = listing.segments.begin(); at != listing.segments.end(); ++at) {
     const auto next = std::next(at);
     const bool is_last =
@@ -183,7 +191,10 @@ void Tidying::find_grown(const Known& known, Listing& listing) {
     // One that does not end in an index page is looked at again: that may have been on its way.
     if (facts && (!is_known || !is_last || facts->bytes != before->second.progress.bytes ||
                   facts->bytes != before->second.progress.end)) {
-      listing.grown.push_back({*at, facts->bytes, is_last});
+      // A heartbeat is there before the first segment: that one may be newer than the list.
+      const bool may_be_torn = is_last && (beating.contains(at->writer) ||
+                                           core_.io->facts(heartbeat_name(at->writer)).has_value());
+      listing.grown.push_back({*at, facts->bytes, is_last, may_be_torn});
     }
   }
 }
@@ -278,7 +289,9 @@ void Tidying::take(const Grown& grown, const Result<SegmentNews>& news) {
       segment.progress = news->progress;
       segment.is_damaged |= news->damaged > 0 || !news->has_header;
       core_.counts.corrupt += news->damaged;
-      core_.counts.broken += news->broken;
+      const bool is_cut = news->is_cut() && !grown.may_be_torn;
+      core_.counts.broken += news->broken + (is_cut && !segment.is_cut ? 1 : 0);
+      segment.is_cut = segment.is_cut || is_cut;
       core_.catalog.apply(id, news->added);
     } else if (news.error().code == Code::kCorrupt) {
       // Not again before it grows.

@@ -93,7 +93,8 @@ class Tidying {
   struct Grown {
     SegmentName name;
     std::uint64_t bytes = 0;
-    bool is_last = false;  // of its writer and class: it may grow again
+    bool is_last = false;      // of its writer and class: it may grow again
+    bool may_be_torn = false;  // its writer may have died in a group
   };
 
   // What the look said.
@@ -114,7 +115,7 @@ class Tidying {
   void look_again();
   Known known() const;
   Listing look(const Known& known);
-  void find_grown(const Known& known, Listing& listing);
+  void find_grown(const Known& known, const std::set<IncarnationId>& beating, Listing& listing);
   void judge_writers(const Known& known, const std::set<IncarnationId>& beating, Listing& listing);
   void take(const Known& known, const Listing& listing);
   void check_there(const Listing& listing, const SegmentName& name);
