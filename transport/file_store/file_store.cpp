@@ -15,9 +15,13 @@ namespace shoal::transport {
 namespace {
 
 constexpr char kVersion[] = "shoal KV store, format 1\n";
+constexpr std::string_view kVersionBegin = "shoal KV store, format ";
 constexpr std::chrono::seconds kOpenPatience(10);
-constexpr std::int64_t kSegmentLeast = std::int64_t{1} << 20;
+constexpr std::int64_t kSegmentLeast = std::int64_t{128} << 10;
 constexpr std::int64_t kSegmentMost = std::int64_t{256} << 20;
+// Segments that a writer may add before it removes some: one between two looks, the groups that are
+// under way by then, and what the last of them is longer.
+constexpr std::int64_t kBeyond = 5;
 
 tl::unexpected<Error> stopped() {
   return fail(Code::kUnavailable, "KV store: it was stopped");
@@ -233,16 +237,38 @@ Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params) {
   return std::make_shared<PosixIo>(params.directory, unique_of(params), params.direct);
 }
 
+namespace {
+
+// Some format's line, whole.
+bool is_version(std::string_view text) {
+  return text.starts_with(kVersionBegin) && text.ends_with('\n') &&
+         text.size() > kVersionBegin.size() + 1 &&
+         text.find_first_not_of("0123456789", kVersionBegin.size()) == text.size() - 1;
+}
+
+tl::unexpected<Error> not_ours(std::string_view version, const std::string& where) {
+  const std::string ours(kVersion, sizeof kVersion - 2);
+  if (is_version(version)) {
+    return fail(Code::kMisconfigured,
+                where + " holds a KV store of another version, this program's is '" + ours +
+                    "'; give another directory, or remove it with everything in it");
+  }
+  return fail(Code::kMisconfigured,
+              "the file " + std::string(kVersionFile) + " of " + where +
+                  " is damaged: its line should be '" + ours +
+                  "'; remove that file alone and start a server: it is made again, and the blocks "
+                  "are there");
+}
+
+}  // namespace
+
 Result<void> check_version(FileIo& io, const std::string& where) {
   const auto version = io.content(kVersionFile);
   if (version && *version == kVersion) {
     return {};
   }
   if (version) {
-    return fail(Code::kMisconfigured,
-                where + " holds a KV store of another version, this program's is '" +
-                    std::string(kVersion, sizeof kVersion - 2) +
-                    "'; give another directory, or remove it with everything in it");
+    return not_ours(*version, where);
   }
   if (version.error().code == Code::kNotFound) {
     return fail(Code::kMisconfigured,

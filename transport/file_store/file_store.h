@@ -31,8 +31,14 @@ inline constexpr std::int64_t kVisiblePercent = 70;
 
 // A segment of that many bytes is full, and its writer begins another.
 Bytes full_segment(const BlockStoreLimits& limits);
+// Segments are removed while all files have more.
+Bytes removal_mark(const BlockStoreLimits& limits);
+// What the files of so many writers never have more than, as long as files can be removed and no
+// record is larger than a segment.
+Bytes most_files(const BlockStoreLimits& limits, std::int64_t writers);
 
-// kMisconfigured: it is no directory, or holds a store of another version; kUnavailable,
+// kMisconfigured: it is no directory, or holds a store of another version, or a damaged
+// kVersionFile; kUnavailable,
 // kNoCapacity: it does not answer, cannot be made or written, or has no io_uring where that is
 // asked for.
 Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params);
@@ -44,7 +50,8 @@ Result<std::unique_ptr<BlockStore>> open_file_store(BlockStoreParams params,
 // Files of a directory, the way `params` say.
 Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params);
 
-// kMisconfigured: the directory holds no store, or one of another version. `where` names it.
+// kMisconfigured: the directory holds no store, one of another version, or its kVersionFile is
+// damaged. `where` names it.
 Result<void> check_version(FileIo& io, const std::string& where);
 
 // The same store over other files: on threads of its own, or, with a scheduler and lanes, on those.
