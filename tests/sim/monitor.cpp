@@ -118,7 +118,7 @@ void Monitor::files() {
     writers += world_.has_device(NodeId{n}) ? 1 : 0;
   }
   const transport::BlockStoreLimits& limits = world_.kv_limits();
-  const std::int64_t most = limits.bytes.value + writers * transport::full_segment(limits).value;
+  const std::int64_t most = transport::most_files(limits, writers).value;
   if (const Bytes there = world_.kv_files(); there.value > most) {
     violate("within_ceilings",
             "the files of the KV stores have " + std::to_string(there.value) +

@@ -135,7 +135,7 @@ TEST_CASE("a store that is told so sees what others wrote, looking no oftener th
 TEST_CASE("blocks of segments that filled up between two looks are seen") {
   SimBed bed;
   BlockStoreParams params = bed.params(1);
-  params.limits.bytes = Bytes(16 << 20);  // segments of a mebibyte
+  params.limits.bytes = Bytes(16 << 20);  // segments of a quarter mebibyte
   const auto writer = bed.open(params);
   const auto reader = bed.open(2);
   for (std::uint64_t round = 0; round < 4; ++round) {
@@ -432,7 +432,7 @@ class Burst {
 TEST_CASE("stores that share a directory keep its ceiling together, however fast they write") {
   SimBed bed;
   BlockStoreParams params = bed.params(1);
-  params.limits.bytes = Bytes(16 << 20);  // segments of a mebibyte
+  params.limits.bytes = Bytes(16 << 20);
   const auto a = bed.open(params);
   params.writer = IncarnationId{2};
   const auto b = bed.open(params);
@@ -441,11 +441,34 @@ TEST_CASE("stores that share a directory keep its ceiling together, however fast
   const Burst of_b(*b, 1'000, 70);
   while (!of_a.is_over() || !of_b.is_over()) {
     bed.pass(1ms);
-    CHECK(bed.bytes() <= (16 << 20) + 2 * (5 << 20));
+    CHECK(bed.bytes() <= transport::most_files(params.limits, 2).value);
   }
   CHECK(of_a.refused() + of_b.refused() == 0);
   bed.pass(2s);
   CHECK(bed.bytes() <= (16 << 20) + (1 << 20));
+}
+
+TEST_CASE(
+    "the files of one process stay below its ceiling, however small, and keep what is newest") {
+  for (const std::int64_t ceiling : {1 << 20, 2 << 20, 24 << 20}) {
+    CAPTURE(ceiling);
+    SimBed bed;
+    BlockStoreParams params = bed.params(1);
+    params.limits.bytes = Bytes(ceiling);
+    const auto store = bed.open(params);
+    REQUIRE(transport::most_files(params.limits, 1).value <= ceiling);
+    std::int64_t most = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const Burst burst(*store, 100 * seed, 4);
+      while (!burst.is_over()) {
+        bed.pass(1ms);
+        most = std::max(most, bed.bytes());
+      }
+      CHECK(burst.refused() == 0);
+      CHECK(bed.loaded(*store, make_chain(100 * seed + 3, {2, 30'000})) == 2);
+    }
+    CHECK(most <= ceiling);
+  }
 }
 
 TEST_CASE("a store makes room once it sees what another wrote, before it refuses anything") {

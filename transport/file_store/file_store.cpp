@@ -224,7 +224,16 @@ std::unique_ptr<BlockStore> make(BlockStoreParams params,
 }  // namespace
 
 Bytes full_segment(const BlockStoreLimits& limits) {
-  return Bytes(std::clamp(limits.bytes.value / 16, kSegmentLeast, kSegmentMost));
+  return Bytes(std::clamp(limits.bytes.value / 64, kSegmentLeast, kSegmentMost));
+}
+
+Bytes removal_mark(const BlockStoreLimits& limits) {
+  const std::int64_t full = full_segment(limits).value;
+  return Bytes(std::max(limits.bytes.value - kBeyond * full, full));
+}
+
+Bytes most_files(const BlockStoreLimits& limits, std::int64_t writers) {
+  return removal_mark(limits) + Bytes(writers * kBeyond * full_segment(limits).value);
 }
 
 Result<std::shared_ptr<FileIo>> open_file_io(const BlockStoreParams& params) {

@@ -5,12 +5,12 @@
 // acknowledged; others see it within two seconds. A mount that hangs holds the threads of this
 // store (readers + 3), never an operation beyond its deadline; stop() leaves such threads behind.
 //
-// Ceiling: of all files. Of the processes that share a directory each removes segments of its own,
-// and of the dead, as long as the files are over its ceiling; nobody removes what a living one
-// wrote, however small his own ceiling is. So all files stay below the largest ceiling, and at most
-// five segments a writer beyond (1/16 of its ceiling each, 1 to 256 MiB, and the group of up to 16
-// MiB that filled it up). With others' files over its ceiling a process keeps of its own what is
-// newest, a segment a class.
+// Ceiling: of all files. A segment is 1/64 of it (128 KiB to 256 MiB, or one record that is
+// larger). Of the processes that share a directory each removes segments of its own, and of the
+// dead, as long as the files are within five segments of its ceiling; nobody removes what a living
+// one wrote, however small his own ceiling is. So the files of one process stay below its ceiling,
+// from 768 KiB on; those of several below the largest, and five segments for every writer but one.
+// With others' files over its ceiling a process keeps of its own what is newest, a segment a class.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace shoal::transport {
 
 inline constexpr char kVersionFile[] = "shoal-kv";
 
-// Of the ceiling: what is visible stays below it, so that segments have garbage by the time the
-// files reach the ceiling itself.
+// Of the ceiling: what is visible stays below it, so that segments have garbage by the time that
+// files are removed.
 inline constexpr std::int64_t kVisiblePercent = 70;
 
 // A segment of that many bytes is full, and its writer begins another.

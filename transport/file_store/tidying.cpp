@@ -21,8 +21,11 @@ constexpr WallMillis kDead = 600'000;
 constexpr std::chrono::seconds kGrace(60);
 // Touches and drops are written every so many rounds.
 constexpr std::int64_t kSlowRounds = 10;
-// Of the ceiling, percent: from there on blocks are copied together.
+// Of what files may have before some are removed, percent: from there on blocks are copied
+// together.
 constexpr std::int64_t kCompactPercent = 90;
+// Likewise: more is not visible, under ceilings of a few segments.
+constexpr std::int64_t kAlivePercent = 80;
 // A segment with more alive than this is not worth copying.
 constexpr std::int64_t kCopyPercent = 90;
 // So many together do not write more than there is room for between two looks.
@@ -34,6 +37,10 @@ constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;  // a round
 
 std::int64_t bytes_of(const Segment& segment) {
   return static_cast<std::int64_t>(segment.progress.bytes);
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return std::to_string(bytes / 1'000'000) + " MB";
 }
 
 }  // namespace
@@ -353,7 +360,8 @@ void Tidying::tidy_up() {
 
 void Tidying::keep_ceilings() {
   const BlockStoreLimits& limits = core_.params.limits;
-  const Bytes visible(limits.bytes.value / 100 * kVisiblePercent);
+  const Bytes visible(std::min(limits.bytes.value / 100 * kVisiblePercent,
+                               removal_mark(limits).value / 100 * kAlivePercent));
   core_.counts.evicted += core_.catalog.evict(core_.params.wall(), visible, limits.blocks);
 }
 
@@ -482,7 +490,7 @@ void Tidying::relieve() {
 }
 
 std::int64_t Tidying::over_ceiling() const {
-  std::int64_t over = core_.catalog.medium().value - core_.params.limits.bytes.value;
+  std::int64_t over = core_.catalog.medium().value - removal_mark(core_.params.limits).value;
   for (const auto& [id, leaving] : leaving_) {
     over -= will_go(id) ? bytes_of(core_.catalog.at(id)) : 0;
   }
@@ -557,7 +565,7 @@ void Tidying::compact() {
   if (!to_copy_.empty()) {
     return copy_some();
   }
-  const Bytes begin(core_.params.limits.bytes.value / 100 * kCompactPercent);
+  const Bytes begin(removal_mark(core_.params.limits).value / 100 * kCompactPercent);
   if (core_.catalog.medium() < begin || copying_ > 0) {
     return;
   }
