@@ -183,11 +183,13 @@ Result<void> verify(const KvView& view) {
 }
 
 Result<void> take_out(const KvView& view, const std::vector<KvViewBlock>& blocks) {
-  TRY(const std::int64_t freed, drop_blocks(view, blocks));
-  std::printf("%s: %zu blocks taken out, %.1f MB of files removed\n",
-              view.place().c_str(),
-              blocks.size(),
-              megabytes(freed));
+  TRY(const Freed freed, drop_blocks(view, blocks));
+  std::printf(
+      "%s: %zu blocks taken out, %.1f MB of files removed, %.1f MB given back inside others\n",
+      view.place().c_str(),
+      blocks.size(),
+      megabytes(freed.files),
+      megabytes(freed.inside));
   return {};
 }
 

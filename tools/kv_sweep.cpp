@@ -7,10 +7,10 @@
 #include <cstring>
 #include <fcntl.h>
 #include <set>
-#include <unistd.h>
 #include <unordered_set>
 
 #include "tools/process_ports.h"
+#include "transport/file_descriptor.h"
 #include "transport/file_store/segment_writer.h"
 
 namespace shoal::tools {
@@ -121,42 +121,48 @@ tl::unexpected<Error> no_room(const KvView& view, const std::string& why) {
 }
 
 // The room of records in the middle of their files. From here on they read as zeros, which nobody
-// takes for a block: so only of what is dropped next.
-Result<void> give_room(const KvView& view, const std::vector<KvViewBlock>& blocks) {
-  if (view.params().directory.empty()) {
-    return no_room(view, "objects keep theirs");
-  }
+// takes for a block: so only of what is dropped. Bytes; an errno where one of them keeps its room.
+struct Punched {
+  std::int64_t bytes = 0;
+  int error = 0;
+};
+
+Punched punch(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+  Punched punched;
   for (const KvViewBlock& block : blocks) {
     const auto path = view.params().directory / to_string(block.segment);
-    const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    const bool given = file >= 0 && ::fallocate(file,
-                                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                                off_t{block.entry.page} * kKvRecordAlign,
-                                                off_t{block.entry.pages} * kKvRecordAlign) == 0;
-    const int error = errno;
-    if (file >= 0) {
-      ::close(file);
-    }
-    if (!given && error != ENOENT) {
-      return no_room(view, path.string() + ": " + std::strerror(error));
+    const transport::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    const off_t bytes = off_t{block.entry.pages} * kKvRecordAlign;
+    if (file.is_open() && ::fallocate(file.get(),
+                                      FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                      off_t{block.entry.page} * kKvRecordAlign,
+                                      bytes) == 0) {
+      punched.bytes += bytes;
+    } else if (errno != ENOENT) {
+      punched.error = errno;
     }
   }
-  return {};
+  return punched;
 }
 
 // Durable when it returns. What is dropped makes room for saying so, where there is none.
 Result<void> note_drops(const KvView& view, const std::vector<KvViewBlock>& blocks) {
   auto written = write_drops(view, blocks);
-  if (!written && written.error().code == Code::kNoCapacity) {
-    TRY_VOID(give_room(view, blocks));
-    written = write_drops(view, blocks);
+  if (written || written.error().code != Code::kNoCapacity) {
+    return written;
   }
-  return written;
+  if (view.params().directory.empty()) {
+    return no_room(view, "objects keep theirs");
+  }
+  if (const Punched punched = punch(view, blocks); punched.bytes == 0) {
+    return no_room(view, std::strerror(punched.error));
+  }
+  return write_drops(view, blocks);
 }
 
 }  // namespace
 
-Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlock>& blocks) {
+Result<Freed> drop_blocks(const KvView& view, const std::vector<KvViewBlock>& blocks) {
   const std::string heartbeat = transport::heartbeat_name(view.params().writer);
   // Empty: it needs no room on a full disk.
   if (const auto beat = view.io().replace(heartbeat, "");
@@ -164,7 +170,8 @@ Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlo
     return tl::unexpected(beat.error());
   }
   Left left = left_without(view, blocks);
-  TRY(const std::int64_t freed, remove_empty(view, left));
+  Freed freed;
+  TRY(freed.files, remove_empty(view, left));
   std::vector<KvViewBlock> remaining = blocks;
   std::erase_if(remaining, [&left](const KvViewBlock& block) {
     return !left.present.contains(block.segment);
@@ -172,6 +179,9 @@ Result<std::int64_t> drop_blocks(const KvView& view, const std::vector<KvViewBlo
   const auto noted = note_drops(view, remaining);
   static_cast<void>(view.io().remove(heartbeat));
   TRY_VOID(noted);
+  if (!view.params().directory.empty()) {
+    freed.inside = punch(view, remaining).bytes;
+  }
   return freed;
 }
 

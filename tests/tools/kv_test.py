@@ -310,6 +310,25 @@ class Store(unittest.TestCase):
             self.assertIn("1 blocks taken out", self.kv("scrub", directory))
             self.assertIn("9 blocks verified, 0 damaged", self.kv("verify", directory))
 
+    def test_evict_gives_back_what_was_asked_inside_a_segment_that_stays(self):
+        with kv_hostile_test.mounted("size=256k") as directory:
+            self.on_a_full_disk(directory)
+            os.remove(os.path.join(directory, f"{0xAB:016x}.alive"))
+            self.assertIn("30 blocks taken out, 0.0 MB of files removed, 0.1 MB given back inside others",
+                          self.kv("evict", directory, "--to-bytes", str(10 * PAGE)))
+            # But for the segment that says so.
+            self.assertGreaterEqual(self.free(directory), 27 * PAGE)
+            self.assertIn("10 blocks verified, 0 damaged", self.kv("verify", directory))
+            free = self.free(directory)
+            self.kv("evict", directory, "--to-bytes", str(5 * PAGE))
+            self.assertGreaterEqual(self.free(directory), free + 2 * PAGE)
+            self.assertIn("5 blocks verified, 0 damaged", self.kv("verify", directory))
+
+    @staticmethod
+    def free(directory):
+        facts = os.statvfs(directory)
+        return facts.f_bavail * facts.f_frsize
+
     def test_evict_removes_whole_segments_of_the_dead_before_it_writes(self):
         with kv_hostile_test.mounted("size=256k") as directory:
             self.on_a_full_disk(directory)
