@@ -346,7 +346,7 @@ constexpr KvCommand kKvCommands[] = {
      "shoal kv evict --to-bytes 1000000000\n  shoal kv evict DIR --class chat --older-than 24"},
     {KvTask::kExport,
      "export",
-     "write every good block into the store of another directory",
+     "write every good block into the store of another directory, with the time of its last use",
      "shoal kv export DIR OTHER_DIR --to NEW_DIR"},
 };
 

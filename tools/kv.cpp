@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <future>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "tools/commands.h"
+#include "tools/kv_export.h"
 #include "tools/kv_sweep.h"
 #include "tools/kv_view.h"
 #include "tools/process_ports.h"
 #include "tools/progress_bar.h"
-#include "transport/registry.h"
 
 namespace shoal::tools {
 namespace {
@@ -212,37 +210,21 @@ Result<void> evict(const KvView& view, const KvOptions& o) {
   return take_out(view, blocks);
 }
 
-// Each batch is durable before the next is read: memory stays small.
-Result<void> copy_batch(transport::BlockStore& to, std::vector<std::vector<std::byte>> records) {
-  auto stored = std::make_shared<std::promise<std::vector<Result<void>>>>();
-  to.put(std::move(records),
-         [stored](std::vector<Result<void>> results) { stored->set_value(std::move(results)); });
-  for (const Result<void>& result : stored->get_future().get()) {
-    TRY_VOID(result);
-  }
-  return {};
-}
-
-Result<void> export_into(const KvView& view, transport::BlockStore& to) {
-  constexpr std::int64_t kBatch = std::int64_t{32} << 20;
+Result<void> export_into(const KvView& view, KvExport& to) {
   const std::vector<KvViewBlock> blocks = view.blocks();
   std::size_t damaged = 0;
-  std::int64_t bytes = 0;
-  std::vector<std::vector<std::byte>> batch;
-  ProgressBar bar("export " + view.place());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    auto record = view.record(blocks[i]);
-    damaged += !record;
-    if (record) {
-      bytes += static_cast<std::int64_t>(record->size());
-      batch.push_back(*std::move(record));
+  {
+    ProgressBar bar("export " + view.place());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const auto record = view.record(blocks[i]);
+      damaged += !record;
+      if (record) {
+        TRY_VOID(to.add(blocks[i], *record));
+      }
+      bar.update(static_cast<std::int64_t>(i + 1), static_cast<std::int64_t>(blocks.size()));
     }
-    if (bytes >= kBatch || i + 1 == blocks.size()) {
-      TRY_VOID(copy_batch(to, std::exchange(batch, {})));
-      bytes = 0;
-    }
-    bar.update(static_cast<std::int64_t>(i + 1), static_cast<std::int64_t>(blocks.size()));
   }
+  TRY_VOID(to.settle());
   std::printf("%s: %zu blocks exported, %zu damaged ones left out\n",
               view.place().c_str(),
               blocks.size() - damaged,
@@ -250,17 +232,7 @@ Result<void> export_into(const KvView& view, transport::BlockStore& to) {
   return {};
 }
 
-Result<std::unique_ptr<transport::BlockStore>> open_target(const KvPlace& place) {
-  transport::BlockStoreParams params = params_of(place);
-  params.limits.bytes = Bytes(std::numeric_limits<std::int64_t>::max() / 2);
-  params.policy.worth = [](const BlockUse& use, WallMillis) { return use.last_use; };
-  params.now = monotonic_now;
-  params.wall = unix_millis_now;
-  params.writer = IncarnationId{random_seed()};
-  return transport::open_block_store(place.row, std::move(params));
-}
-
-Result<void> run_one(const KvPlace& place, const KvOptions& o, transport::BlockStore* target) {
+Result<void> run_one(const KvPlace& place, const KvOptions& o, KvExport* target) {
   TRY(const KvView view, KvView::open(place));
   switch (o.task) {
     case KvTask::kStat:
@@ -292,9 +264,9 @@ Result<std::vector<KvPlace>> places_of(const KvOptions& options, const Config& c
 }
 
 // Null: nothing is exported. Before it is made all that is to be exported must be there.
-Result<std::unique_ptr<transport::BlockStore>> open_export(const KvOptions& options,
-                                                           const std::vector<KvPlace>& places,
-                                                           const Config& config) {
+Result<std::unique_ptr<KvExport>> open_export(const KvOptions& options,
+                                              const std::vector<KvPlace>& places,
+                                              const Config& config) {
   if (options.task != KvTask::kExport) {
     return nullptr;
   }
@@ -302,7 +274,7 @@ Result<std::unique_ptr<transport::BlockStore>> open_export(const KvOptions& opti
     TRY_VOID(KvView::open(place));
   }
   TRY(const KvPlace to, parse_kv_place(options.to, config));
-  return open_target(to);
+  return KvExport::begin(to);
 }
 
 }  // namespace
