@@ -75,7 +75,7 @@ struct KvClient {
   void ask_for_tail(const AttemptKey& key, const KvLoad& load);
   void finish(std::map<AttemptKey, KvLoad>::iterator load);
   void tell_shortened(const KvShortened& instead);
-  void look_into(const KvWanted& wanted, const Error& error);
+  void look_into(const KvLoad& load, const Error& error);
   void show_kept() const;
   void tell_damage(const transport::BlockStore::Use& use);
   std::string trouble() const;
@@ -248,7 +248,7 @@ void KvClient::read(KvRead& message) {
   }
   KvLoad& load = entry->second;
   if (const auto gap = load.take(std::move(message.blocks), *store)) {
-    look_into(load.wanted()[load.sound()], *gap);
+    look_into(load, *gap);
   }
   finish(entry);
 }
@@ -280,10 +280,16 @@ void KvClient::tell_shortened(const KvShortened& instead) {
                         {"reason", instead.cause.message}});
 }
 
-// A block that is not there may be on its way here: what is behind it stays. A damaged one goes.
-void KvClient::look_into(const KvWanted& wanted, const Error& error) {
+// A block that is not there may be on its way here: what is behind it stays. A damaged one goes. In
+// bounded mode so does what is behind it, which the attempt computes anew: else its own blocks were
+// not stored, and behind others than its own its session's tail is of no use.
+void KvClient::look_into(const KvLoad& load, const Error& error) {
   if (error.code == Code::kCorrupt) {
-    store->drop(wanted.key);
+    const bool is_exact = load.placement()->span.mode == BasisMode::kExact;
+    const auto damaged = std::span(load.placement()->kv->keys).subspan(load.sound());
+    for (const BlockKey& key : is_exact ? damaged.first(1) : damaged) {
+      store->drop(key);
+    }
     ++seat.node->metrics.kv_corrupt;
   } else if (is_away(error.code)) {
     away_until = seat.node->now() + kAwayPause;

@@ -9,7 +9,7 @@
 namespace shoal {
 namespace {
 
-// A damaged block is left alone for so long: by then it is stored anew and seen here.
+// A damaged block is left alone for so long, unless it is stored anew and seen here before.
 constexpr Nanos kSuspectPause = std::chrono::seconds(10);
 constexpr std::size_t kSuspects = 1024;
 
@@ -24,7 +24,7 @@ KvHit hit_behind(std::span<const transport::BlockInfo> infos, const KvReuse& reu
 }  // namespace
 
 KvHit KvSearch::find(const Submission& submission, const KvNames& names, Instant now) {
-  std::erase_if(suspects_, [now](const auto& suspect) { return suspect.second <= now; });
+  std::erase_if(suspects_, [now](const auto& suspect) { return suspect.second.until <= now; });
   auto infos = visible(names.keys);
   const Position stored = std::ssize(infos) * kBlockTokens;
   auto hit = find_tail(submission, names, leading(names.keys, infos));
@@ -73,9 +73,17 @@ void KvSearch::avoid(const Placement& placement, Position sound, Code code, Inst
       tails_.drop(*placement.tail);
     }
   } else if (code == Code::kCorrupt && suspects_.size() < kSuspects) {
-    const auto block = static_cast<std::size_t>(sound / kBlockTokens);
-    suspects_[placement.kv->keys.at(block)] = now + kSuspectPause;
+    const BlockKey& key = placement.kv->keys.at(static_cast<std::size_t>(sound / kBlockTokens));
+    if (const auto info = store_.find(key)) {
+      suspects_[key] = {now + kSuspectPause, *info};
+    }
   }
+}
+
+bool KvSearch::is_suspect(const BlockKey& key, const transport::BlockInfo& info) const {
+  const auto suspect = suspects_.find(key);
+  return suspect != suspects_.end() && suspect->second.info.crc == info.crc &&
+         suspect->second.info.last_use == info.last_use;
 }
 
 // From the first one on. A block whose parent was forgotten, or is damaged, ends them.
@@ -83,7 +91,7 @@ std::vector<transport::BlockInfo> KvSearch::visible(std::span<const BlockKey> ke
   std::vector<transport::BlockInfo> there;
   for (const BlockKey& key : keys.first(transport::longest_hit(store_, keys, false))) {
     const auto info = store_.find(key);
-    if (!info || suspects_.contains(key)) {
+    if (!info || is_suspect(key, *info)) {
       break;
     }
     there.push_back(*info);

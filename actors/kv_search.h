@@ -45,6 +45,13 @@ class KvSearch {
     std::size_t exact = 0;  // of them, from the first one on
   };
 
+  // A damaged block, as it was then: another record of it is not damaged.
+  struct Suspect {
+    Instant until;
+    transport::BlockInfo info;
+  };
+
+  bool is_suspect(const BlockKey& key, const transport::BlockInfo& info) const;
   std::vector<transport::BlockInfo> visible(std::span<const BlockKey> keys) const;
   static Leading leading(std::span<const BlockKey> keys, std::vector<transport::BlockInfo> infos);
   std::optional<KvHit> find_tail(const Submission& submission,
@@ -58,7 +65,7 @@ class KvSearch {
   const transport::BlockStore& store_;
   Reach reach_;
   TailDirectory tails_{kMostTails};
-  std::map<BlockKey, Instant> suspects_;  // damaged blocks, until when
+  std::map<BlockKey, Suspect> suspects_;
 };
 
 }  // namespace shoal

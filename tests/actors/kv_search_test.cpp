@@ -67,7 +67,8 @@ TEST_CASE("a search looks every leading block up once, and few others, whatever 
   CHECK(shelf.finds <= 8'000 + 14);
 }
 
-TEST_CASE("a damaged block ends hits for some seconds, one that was not there does not") {
+TEST_CASE(
+    "a damaged block ends hits for a while or until it is stored anew, a missing one does not") {
   for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
     KvShelf shelf;
     const KvPrompt prompt(7, mode);
@@ -83,6 +84,10 @@ TEST_CASE("a damaged block ends hits for some seconds, one that was not there do
     CHECK(shortened.found.reuse.hit == 640);
     CHECK(shortened.found.basis.hit == 640);
     CHECK(shortened.blocks.size() == 5);
+    auto& info = shelf.blocks.at(prompt.names.keys[5]);
+    ++info.last_use;  // stored anew
+    CHECK(search.find(prompt.submission, prompt.names, kNow).found.reuse.hit == 896);
+    --info.last_use;
     const Instant later = kNow + std::chrono::seconds(11);
     CHECK(search.find(prompt.submission, prompt.names, later).found.reuse.hit == 896);
   }

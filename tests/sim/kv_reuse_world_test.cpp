@@ -32,19 +32,6 @@ WorldSetup keeping(std::vector<NodeRoles> nodes, std::uint64_t seed) {
   return setup;
 }
 
-// Flips a bit in every record that is there, or in those of one block of all sequences.
-void damage_records(World& world, std::optional<std::uint32_t> number = {}) {
-  for (const std::string& name : world.segments()) {
-    auto& content = world.disk().content(name);
-    for (std::size_t page = 0; page + kKvRecordAlign <= content.size(); page += kKvRecordAlign) {
-      const auto block = read_kv_header(std::span(content).subspan(page));
-      if (block && (!number || block->number == *number)) {
-        content[page + kKvHeaderBytes] ^= std::byte{1};
-      }
-    }
-  }
-}
-
 void take_store_away(World& world, bool away) {
   for (std::uint32_t n = 0; n < world.size(); ++n) {
     world.set_mount(NodeId{n}, away ? Mount::kAway : Mount::kWorks);

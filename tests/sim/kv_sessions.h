@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <doctest/doctest.h>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "schemas/kv_record.h"
 #include "tests/sim/cluster_setup.h"
 
 namespace shoal::sim {
@@ -44,6 +47,19 @@ inline void check_true(const World& world,
   CHECK(answer.tokens == testing::sim_answer({}, wanted, bases, 4096));
   for (const Violation& violation : world.kv_truth().violations()) {
     FAIL_CHECK(violation.what);
+  }
+}
+
+// Flips a bit in every record that is there, or in those of one block of all sequences.
+inline void damage_records(World& world, std::optional<std::uint32_t> number = {}) {
+  for (const std::string& name : world.segments()) {
+    auto& content = world.disk().content(name);
+    for (std::size_t page = 0; page + kKvRecordAlign <= content.size(); page += kKvRecordAlign) {
+      const auto block = read_kv_header(std::span(content).subspan(page));
+      if (block && (!number || block->number == *number)) {
+        content[page + kKvHeaderBytes] ^= std::byte{1};
+      }
+    }
   }
 }
 

@@ -102,6 +102,21 @@ TEST_CASE("the next turn goes on from the last one's answer, whichever node has 
   });
 }
 
+TEST_CASE("a session that computed across a damaged block goes on from its tail") {
+  for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+    CAPTURE(static_cast<int>(mode));
+    for_each_cluster([mode](World& world, std::uint64_t seed) {
+      const testing::Wanted wanted = long_story(seed, 900, mode);
+      ask_once(world, wanted);
+      damage_records(world, 3);
+      const testing::Answer answer = ask_once(world, wanted);
+      CHECK(answer.cached_tokens == 384);
+      CHECK(ask_once(world, next_turn(wanted, answer, 60)).cached_tokens == 919);
+      CHECK(is_quiet(world));
+    });
+  }
+}
+
 TEST_CASE("a client that leaves has its next turn go on from where it left") {
   for_each_cluster([](World& world, std::uint64_t seed) {
     testing::Clients& clients = world.clients(NodeId{0});
