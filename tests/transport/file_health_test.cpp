@@ -80,7 +80,16 @@ TEST_CASE("a full disk refuses writes until it takes as much as it refused") {
   bed.pass(3s);
   CHECK(store->use().writable);
   CHECK(bed.stored(*store, make_chain(2, {5, 30'000})) == 5);
-  CHECK(bed.disk.content("0000000000000001.alive").size() < 100);
+  CHECK(bed.disk.files().size() == 3);  // a heartbeat, two segments, nothing to probe with
+}
+
+TEST_CASE("a file that a process probed the disk with when it ended goes with the next writer") {
+  SimBed bed;
+  REQUIRE(bed.disk.open()->create("0000000000000009.probe").has_value());
+  const auto store = bed.open(1);
+  REQUIRE(bed.stored(*store, make_chain(1)) == 1);
+  bed.pass(3s);
+  CHECK(bed.disk.files().size() == 2);
 }
 
 TEST_CASE("a full disk that takes a block again takes writes again") {

@@ -50,6 +50,7 @@ static_assert(kEntriesAt + kEntriesPerPage * kEntryBytes == kPageBytes);
 constexpr std::array<std::string_view, kTtlClasses> kTtlNames{"agent", "chat", "pinned"};
 constexpr std::string_view kSegmentSuffix = ".kv";
 constexpr std::string_view kHeartbeatSuffix = ".alive";
+constexpr std::string_view kProbeSuffix = ".probe";
 constexpr std::size_t kWriterDigits = 16;
 
 // Of the page, with the field of the checksum as zero.
@@ -146,6 +147,14 @@ std::optional<T> parse_number(std::string_view digits, int base) {
   return value;
 }
 
+std::optional<IncarnationId> parse_writer(std::string_view file, std::string_view suffix) {
+  if (file.size() != kWriterDigits + suffix.size() || !file.ends_with(suffix)) {
+    return std::nullopt;
+  }
+  const auto writer = parse_number<std::uint64_t>(file.substr(0, kWriterDigits), 16);
+  return writer ? std::optional(IncarnationId{*writer}) : std::nullopt;
+}
+
 }  // namespace
 
 std::string_view name_of(TtlClass ttl) {
@@ -183,11 +192,15 @@ std::string heartbeat_name(IncarnationId writer) {
 }
 
 std::optional<IncarnationId> parse_heartbeat_name(std::string_view file) {
-  if (file.size() != kWriterDigits + kHeartbeatSuffix.size() || !file.ends_with(kHeartbeatSuffix)) {
-    return std::nullopt;
-  }
-  const auto writer = parse_number<std::uint64_t>(file.substr(0, kWriterDigits), 16);
-  return writer ? std::optional(IncarnationId{*writer}) : std::nullopt;
+  return parse_writer(file, kHeartbeatSuffix);
+}
+
+std::string probe_name(IncarnationId writer) {
+  return hexadecimal(writer.value) + std::string(kProbeSuffix);
+}
+
+std::optional<IncarnationId> parse_probe_name(std::string_view file) {
+  return parse_writer(file, kProbeSuffix);
 }
 
 void write_header_page(const SegmentName& name, WallMillis created, std::span<std::byte> page) {

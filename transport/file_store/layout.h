@@ -45,6 +45,10 @@ std::optional<SegmentName> parse_segment_name(std::string_view file);
 std::string heartbeat_name(IncarnationId writer);
 std::optional<IncarnationId> parse_heartbeat_name(std::string_view file);
 
+// "00c0ffee00c0ffee.probe": there while its writer looks whether there is room.
+std::string probe_name(IncarnationId writer);
+std::optional<IncarnationId> parse_probe_name(std::string_view file);
+
 enum class EntryKind : std::uint8_t { kBlock = 1, kTouch = 2, kDrop = 3 };
 
 struct IndexEntry {

@@ -45,14 +45,21 @@ void Tidying::start() {
 
 // The heartbeat first: without one it would be taken for dead.
 Result<void> Tidying::announce(std::int64_t bytes) {
-  const std::string name = heartbeat_name(core_.params.writer);
-  const std::string text = std::to_string(core_.params.wall()) + "\n";
-  TRY_VOID(core_.io->replace(name, text));
-  if (bytes <= std::ssize(text)) {
-    return {};
-  }
-  TRY_VOID(core_.io->replace(name, std::string(static_cast<std::size_t>(bytes), '\n')));
-  return core_.io->replace(name, text);
+  TRY_VOID(core_.io->replace(heartbeat_name(core_.params.writer),
+                             std::to_string(core_.params.wall()) + "\n"));
+  return bytes > 0 ? probe(bytes) : Result<void>();
+}
+
+// A file as long as what was refused, which goes again.
+Result<void> Tidying::probe(std::int64_t bytes) {
+  const std::string name = probe_name(core_.params.writer);
+  static_cast<void>(core_.io->remove(name));  // one that could not be removed
+  TRY(const FileIo::FilePtr file, core_.io->create(name));
+  AlignedBuffer buffer(static_cast<std::size_t>(bytes) / kPageBytes * kPageBytes + kPageBytes);
+  std::fill(buffer.span().begin(), buffer.span().end(), std::byte{0});
+  const auto written = core_.io->write(*file, 0, buffer.span());
+  const auto removed = core_.io->remove(name);
+  return written ? removed : written;
 }
 
 void Tidying::retire() {
@@ -267,7 +274,7 @@ bool Tidying::is_full() const {
   return over_ceiling() > segment && own_bytes() > kOwnSegments * segment;
 }
 
-std::string Tidying::cramped() const {
+std::string Tidying::why_cramped() const {
   const std::int64_t ceiling = core_.params.limits.bytes.value;
   if (is_full()) {
     return "its files are over the ceiling (kv.store_bytes: " + megabytes(ceiling) +

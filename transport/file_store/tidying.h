@@ -43,8 +43,8 @@ class Tidying {
   // Looks that are over.
   std::uint64_t looks() const { return looks_over_; }
 
-  // In a lane. This process's heartbeat, of `bytes` for a moment: a medium that refused so many is
-  // asked by that whether it takes writes again.
+  // In a lane. This process's heartbeat, and a file of `bytes` for a moment: a medium that refused
+  // so many is asked by that whether it takes writes again.
   Result<void> announce(std::int64_t bytes = 0);
   // Blocks. The heartbeat's end: from here on others may clean up. Not in the middle of a group.
   void retire();
@@ -73,8 +73,9 @@ class Tidying {
   // The mutex is held. The file system did not remove what it was told to the last time.
   bool is_stuck() const { return !stuck_.empty(); }
 
-  // The mutex is held. Why this process keeps less than its ceiling; empty: it does not.
-  std::string cramped() const;
+  // The mutex is held. Why this process keeps less than its ceiling, as of the last look; empty: it
+  // does not.
+  const std::string& cramped() const { return cramped_; }
 
   // The mutex is held. A record that was to be copied is, or will not be.
   void copied() { --copying_; }
@@ -110,6 +111,7 @@ class Tidying {
 
   using Entries = std::vector<IndexEntry>;
 
+  Result<void> probe(std::int64_t bytes);
   void round();
   void begin_look();
   void look_again();
@@ -117,6 +119,7 @@ class Tidying {
   Listing look(const Known& known);
   void find_grown(const Known& known, const std::set<IncarnationId>& beating, Listing& listing);
   void judge_writers(const Known& known, const std::set<IncarnationId>& beating, Listing& listing);
+  void remove_probes(const std::vector<std::string>& files, const Listing& listing);
   void take(const Known& known, const Listing& listing);
   void check_there(const Listing& listing, const SegmentName& name);
   void read(const Grown& grown);
@@ -128,6 +131,7 @@ class Tidying {
 
   bool may_remove(std::uint32_t id) const;
   bool has_notes(std::uint32_t id) const;
+  std::string why_cramped() const;
   std::int64_t over_ceiling() const;
   std::int64_t own_bytes() const;
   bool will_go(std::uint32_t id) const;
@@ -163,6 +167,7 @@ class Tidying {
   std::int64_t reading_ = 0;  // segments that are being read for this look
   std::optional<Instant> announced_;
   std::set<IncarnationId> alive_;
+  std::string cramped_;
   std::array<std::optional<std::uint32_t>, kTtlClasses> newest_;  // of this process
   std::map<std::uint32_t, Leaving> leaving_;
   std::set<std::uint32_t> stuck_;  // segments that the file system did not remove the last time

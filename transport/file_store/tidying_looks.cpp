@@ -93,7 +93,20 @@ Tidying::Listing Tidying::look(const Known& known) {
   listing.beats = beating.contains(core_.params.writer);
   find_grown(known, beating, listing);
   judge_writers(known, beating, listing);
+  if (known.is_writer) {
+    remove_probes(*names, listing);
+  }
   return listing;
+}
+
+// Of processes that ended in the middle of one.
+void Tidying::remove_probes(const std::vector<std::string>& files, const Listing& listing) {
+  for (const std::string& file : files) {
+    const auto writer = parse_probe_name(file);
+    if (writer && *writer != core_.params.writer && !listing.alive.contains(*writer)) {
+      static_cast<void>(core_.io->remove(file));
+    }
+  }
 }
 
 // Of a writer and class only the last segment grows; one that was the last is read once more.
@@ -243,6 +256,7 @@ void Tidying::end_look() {
     is_looking_ = false;
     ++looks_over_;
     may_add_ = -over_ceiling() / kWriters;
+    cramped_ = why_cramped();
     is_round = std::exchange(is_round_due_, false);
     if (is_round) {
       tidy_up();
