@@ -39,7 +39,9 @@ std::unique_ptr<BlockStore> open(const RadosPlace& place, std::uint64_t writer) 
 std::shared_ptr<FileIo> open_files(const RadosPlace& place) {
   auto cluster = transport::RadosCluster::connect(place);
   REQUIRE(cluster.has_value());
-  return std::make_shared<transport::RadosIo>(*std::move(cluster), clock_now);
+  auto files = std::make_shared<transport::RadosIo>(*std::move(cluster), clock_now);
+  REQUIRE(files->make_directory().has_value());
+  return files;
 }
 
 std::size_t stored(BlockStore& store, const BlockChain& chain) {
