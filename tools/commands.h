@@ -89,7 +89,10 @@ struct SimOptions {
   std::string log;  // file for the events of a single run, or for the progress of a range
   // A fleet without actors instead.
   std::string fleet;                 // its file
-  std::vector<std::string> compare;  // ways to choose a prefill instance; none: the file's
+  std::vector<std::string> compare;  // ROLE:ROW of policies; none: the file's
+  std::int64_t copies = 1;           // of the trace at once, at its own pace
+  std::string rates;                 // file of rates that arrivals follow; empty: always the same
+  std::string service;               // of it; empty: the first
   double hours = 1;                  // of arrivals; the trace comes again and again
   int from_hour = 0;                 // of the trace
   int to_hour = 0;                   // 0: its end

@@ -19,13 +19,15 @@ void add_fleet_flags(CLI::App& sim, SimOptions& o, CLI::Option& trace) {
              "a fleet without actors, from this file: thousands of GPUs for hours; the same "
              "policies")
           ->check(CLI::ExistingFile)
-          ->needs(&trace)
-          ->needs(sim.get_option("--rate"));  // a trace is of few machines, a fleet has many
+          ->needs(&trace);
   for (const char* flag : kOfActors) {
     fleet->excludes(sim.get_option(flag));
   }
   sim.add_option(
-         "--compare", o.compare, "ways to choose a prefill instance, a run of the fleet each")
+         "--compare",
+         o.compare,
+         "rows of policies, a run of the fleet each: ROLE:ROW, ROLE one of prefill, store, vision, "
+         "verify, experts, split, scale; ROW alone is one of prefill")
       ->delimiter(',')
       ->needs(fleet);
   sim.add_option("--hours", o.hours, "of arrivals at the fleet; the trace comes again and again")
@@ -38,6 +40,21 @@ void add_fleet_flags(CLI::App& sim, SimOptions& o, CLI::Option& trace) {
   sim.add_option("--to-hour", o.to_hour, "of the trace, for a fleet; 0: its end")
       ->check(CLI::Range(0, 100000))
       ->needs(fleet);
+  sim.add_option("--copies",
+                 o.copies,
+                 "so many of the trace run at once at its own pace, each beginning a little later: "
+                 "pauses stay as recorded")
+      ->check(CLI::Range(1, 1000000))
+      ->needs(fleet)
+      ->capture_default_str();
+  CLI::Option* rates =
+      sim.add_option("--rates",
+                     o.rates,
+                     "arrivals follow this week of rates (CSV as for bench autoscale); --rate and "
+                     "--copies are for its busiest rows")
+          ->check(CLI::ExistingFile)
+          ->needs(fleet);
+  sim.add_option("--service", o.service, "of --rates; default: its first")->needs(rates);
   sim.add_option("--plot", o.plot, "folder for charts of the fleet (SVG)")->needs(fleet);
   sim.add_flag("--json", o.json, "a line of JSON a run of the fleet")->needs(fleet);
 }

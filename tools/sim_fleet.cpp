@@ -1,4 +1,5 @@
-// shoal sim --fleet: a fleet over recorded requests, once for every way to choose that is compared.
+// shoal sim --fleet: a fleet over recorded requests, once for every row that is compared.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -7,13 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "actors/policy/prefill_policies.h"
 #include "tests/sim/fleet/fleet.h"
-#include "tools/chosen_rows.h"
+#include "tests/sim/fleet/rates_file.h"
 #include "tools/commands.h"
 #include "tools/figure_table.h"
 #include "tools/progress_bar.h"
-#include "tools/svg_chart.h"
+#include "tools/sim_fleet_charts.h"
 
 namespace shoal::tools {
 
@@ -22,24 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::hours;
 
-struct Run {
-  std::string policy;
-  sim::FleetFigures figures;
-  double wall_s = 0;
-};
-
 Nanos hours_of(double h) {
   return Nanos{static_cast<std::int64_t>(h * 3.6e12)};
 }
 
-Run run_one(const fleet::Fleet& options,
-            const std::vector<sim::FleetRequest>& requests,
-            const SimOptions& o) {
-  ProgressBar bar("fleet " + options.prefill().policy());
-  const sim::FleetLoad load{requests, o.rate, hours_of(o.hours)};
+FleetOutcome run_one(const std::string& choice,
+                     const fleet::Fleet& fleet,
+                     const sim::FleetLoad& load,
+                     std::uint64_t seed) {
+  ProgressBar bar("fleet " + choice);
   const auto began = std::chrono::steady_clock::now();
-  Run run{options.prefill().policy(), {}, 0};
-  run.figures = sim::run_fleet(options, load, o.seed, [&](Nanos now) {
+  FleetOutcome run{choice, {}, 0};
+  run.figures = sim::run_fleet(fleet, load, seed, [&](Nanos now) {
     bar.update(std::min(now, load.time).count(), load.time.count());
   });
   run.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -50,9 +44,16 @@ double share(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
-void print(std::vector<Run>& runs, const fleet::Fleet& options, const SimOptions& o) {
-  const int gpus = options.prefill().instances() * options.prefill().ranks() +
-                   options.decode().groups() * options.decode().ranks();
+// From the store, in all minutes.
+double loaded_gb(const sim::FleetFigures& figures) {
+  double bytes = 0;
+  for (const sim::FleetMinute& minute : figures.minutes) {
+    bytes += static_cast<double>(minute.loaded_bytes);
+  }
+  return bytes * 1e-9;
+}
+
+void print(std::vector<FleetOutcome>& runs, const fleet::Fleet& options, const SimOptions& o) {
   FigureTable table("fleet",
                     {"policy", "hash"},
                     {"requests",
@@ -67,17 +68,30 @@ void print(std::vector<Run>& runs, const fleet::Fleet& options, const SimOptions
                      "prefill_use",
                      "prefill_imbalance",
                      "decode_imbalance",
+                     "moe_lb",
+                     "tokens_a_step",
+                     "drafts_a_step",
+                     "images_p99_ms",
+                     "encoded_percent",
+                     "store_gb",
+                     "evicted_gtokens",
+                     "expired_gtokens",
+                     "load_gb_a_s",
+                     "loads_refused",
+                     "experts_tb_an_hour",
                      "attempts",
                      "recomputed_tokens",
+                     "scale_changes",
+                     "gpu_hours",
                      "usd_per_m_answer_tokens",
                      "requests_per_wall_s",
                      "times_real"});
-  for (Run& run : runs) {
+  for (FleetOutcome& run : runs) {
     sim::FleetFigures& f = run.figures;
     char hash[20];
     std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(f.hash));
     const double h = static_cast<double>(f.ended.count()) / 3.6e12;
-    table.add({run.policy, hash},
+    table.add({run.choice, hash},
               {static_cast<double>(f.requests),
                static_cast<double>(f.answered),
                f.ttft_ms.quantile(0.5),
@@ -90,11 +104,24 @@ void print(std::vector<Run>& runs, const fleet::Fleet& options, const SimOptions
                f.prefill_use,
                f.prefill_imbalance,
                f.decode_imbalance,
+               f.moe_lb,
+               f.tokens_a_step,
+               f.drafts_a_step,
+               f.images_ready_ms.quantile(0.99),
+               share(static_cast<double>(f.images_encoded), static_cast<double>(f.images)),
+               f.minutes.empty() ? 0 : static_cast<double>(f.minutes.back().store_bytes) * 1e-9,
+               static_cast<double>(f.evicted_tokens) * 1e-9,
+               static_cast<double>(f.expired_tokens) * 1e-9,
+               loaded_gb(f) / (h * 3'600),
+               static_cast<double>(f.loads_refused),
+               f.expert_bytes_an_hour * 1e-12,
                static_cast<double>(f.attempts),
                static_cast<double>(f.recomputed_tokens),
-               f.answer_tokens > 0
-                   ? gpus * h * options.gpu_hour_usd() * 1e6 / static_cast<double>(f.answer_tokens)
-                   : 0,
+               static_cast<double>(f.scale_changes),
+               f.gpu_hours,
+               f.answer_tokens > 0 ? f.gpu_hours * options.gpu_hour_usd() * 1e6 /
+                                         static_cast<double>(f.answer_tokens)
+                                   : 0,
                static_cast<double>(f.requests) / run.wall_s,
                h * 3'600 / run.wall_s},
               3);
@@ -103,7 +130,7 @@ void print(std::vector<Run>& runs, const fleet::Fleet& options, const SimOptions
 }
 
 // Figures of ranks that hardly work, or never rest, say nothing of a policy.
-void tell_load(const Run& run, double rate) {
+void tell_load(const FleetOutcome& run, double rate) {
   constexpr double kLow = 0.05;
   constexpr double kHigh = 0.97;
   const double use = run.figures.prefill_use;
@@ -111,20 +138,11 @@ void tell_load(const Run& run, double rate) {
     std::fprintf(
         stderr,
         "shoal: %s: prefill ranks worked %.1f %% of the time: %s --rate %g\n",
-        run.policy.c_str(),
+        run.choice.c_str(),
         100 * use,
         use < kLow ? "so small a load says little, raise" : "the fleet is overloaded, lower",
         rate);
   }
-}
-
-ChartLine distribution(const std::string& name, sim::Samples& samples) {
-  ChartLine line{name, {}};
-  for (int i = 0; i <= 200; ++i) {
-    const double p = i / 200.0;
-    line.points.emplace_back(samples.quantile(p), p);
-  }
-  return line;
 }
 
 // Before the run: nobody waits for charts that cannot be written.
@@ -138,57 +156,65 @@ Result<void> make_folder(const fs::path& folder) {
   return {};
 }
 
-Result<void> plot(std::vector<Run>& runs, const fs::path& folder) {
-  LineChart ttft{"Time to first token", "ms", "share of requests", true, {}};
-  LineChart tpot{"Time per output token", "ms", "share of requests", false, {}};
-  LineChart queued{"Requests without a first token", "minute", "requests", false, {}};
-  LineChart live{"Answers in decode", "minute", "answers", false, {}};
-  for (Run& run : runs) {
-    ttft.lines.push_back(distribution(run.policy, run.figures.ttft_ms));
-    tpot.lines.push_back(distribution(run.policy, run.figures.tpot_ms));
-    ChartLine& waits = queued.lines.emplace_back(ChartLine{run.policy, {}});
-    ChartLine& lives = live.lines.emplace_back(ChartLine{run.policy, {}});
-    for (std::size_t m = 0; m < run.figures.minutes.size(); ++m) {
-      const auto minute = static_cast<double>(m + 1);
-      waits.points.emplace_back(minute, static_cast<double>(run.figures.minutes[m].queued));
-      lives.points.emplace_back(minute, static_cast<double>(run.figures.minutes[m].decode_live));
-    }
+Result<sim::RateCurve> curve_of(const SimOptions& o) {
+  if (o.rates.empty()) {
+    return sim::RateCurve{};
   }
-  TRY_VOID(write_svg(folder / "ttft.svg", ttft));
-  TRY_VOID(write_svg(folder / "tpot.svg", tpot));
-  TRY_VOID(write_svg(folder / "queued.svg", queued));
-  TRY_VOID(write_svg(folder / "decode.svg", live));
-  return write_svg(folder / "decode_ranks.svg",
-                   HeatMap{"Step time of the ranks of decode group 0, " + runs.front().policy,
-                           "rank",
-                           "minute",
-                           runs.front().figures.decode_ranks_ms});
+  TRY(const auto services, sim::read_rates(o.rates));
+  const auto service = std::find_if(services.begin(), services.end(), [&](const auto& one) {
+    return o.service.empty() || one.name == o.service;
+  });
+  if (service == services.end()) {
+    std::string known;
+    for (const sim::ServiceRates& one : services) {
+      known += " " + one.name;
+    }
+    return fail(Code::kMisconfigured, "--service: no '" + o.service + "'; there are" + known);
+  }
+  sim::RateCurve curve{std::chrono::seconds(service->row_s), service->per_s};
+  const double peak = *std::max_element(curve.rates.begin(), curve.rates.end());
+  for (double& rate : curve.rates) {
+    rate /= peak;
+  }
+  return curve;
 }
 
 Result<void> run(const SimOptions& o) {
+  if (o.rate == 1 && o.copies == 1) {
+    return fail(Code::kMisconfigured,
+                "a trace is of few machines, a fleet has many: give --rate above 1, or --copies");
+  }
   TRY(fleet::Fleet options, sim::read_fleet(o.fleet));
   TRY(const auto trace, sim::read_trace(o.trace, 0));
   const Nanos to = o.to_hour == 0 ? Nanos::max() : Nanos(hours(o.to_hour));
-  const auto requests = sim::fleet_requests(trace, hours(o.from_hour), to);
-  if (requests.empty()) {
+  const auto played = sim::fleet_trace(trace, hours(o.from_hour), to);
+  if (played.requests.empty()) {
     return fail(Code::kMisconfigured, o.trace + ": no request arrives between the hours given");
   }
-  std::vector<std::string> policies = o.compare;
-  if (policies.empty()) {
-    policies.push_back(options.prefill().policy());
+  TRY(const sim::RateCurve curve, curve_of(o));
+  const sim::FleetLoad load{&played, o.rate, hours_of(o.hours), o.copies, curve};
+  std::vector<std::string> choices = o.compare;
+  if (choices.empty()) {
+    choices.push_back(options.prefill().policy());
   }
-  TRY_VOID(chosen_rows(prefill_policies(), policies, "--compare"));
+  std::vector<fleet::Fleet> fleets;
+  for (const std::string& choice : choices) {
+    auto fleet = sim::with_rows(options, choice);
+    if (!fleet) {
+      return fail(Code::kMisconfigured, "--compare: " + fleet.error().message);
+    }
+    fleets.push_back(*std::move(fleet));
+  }
   if (!o.plot.empty()) {
     TRY_VOID(make_folder(o.plot));
   }
-  std::vector<Run> runs;
-  for (const std::string& policy : policies) {
-    options.mutable_prefill()->set_policy(policy);
-    runs.push_back(run_one(options, requests, o));
+  std::vector<FleetOutcome> runs;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    runs.push_back(run_one(choices[i], fleets[i], load, o.seed));
     tell_load(runs.back(), o.rate);
   }
   print(runs, options, o);
-  return o.plot.empty() ? Result<void>() : plot(runs, o.plot);
+  return o.plot.empty() ? Result<void>() : write_fleet_charts(runs, o.plot);
 }
 
 }  // namespace

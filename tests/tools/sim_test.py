@@ -332,6 +332,7 @@ class Traces(InFolder):
 
 class AFleet(InFolder):
     TENTH = os.path.join(ROOT, "tests", "sim", "fleet", "fleets", "tenth.txtpb")
+    WHOLE = os.path.join(ROOT, "tests", "sim", "fleet", "fleets", "whole.txtpb")
     CHAT = os.path.join(TRACES, "chat-800.jsonl.gz")
 
     def fleet(self, *arguments, status=0):
@@ -346,7 +347,7 @@ class AFleet(InFolder):
             self.assertEqual(row["answered"], row["requests"])
             self.assertGreater(row["ttft_p99_ms"], row["ttft_p50_ms"])
         self.assertNotEqual(rows[0]["hash"], rows[1]["hash"])
-        for name in ("ttft", "tpot", "queued", "decode", "decode_ranks"):
+        for name in ("ttft", "tpot", "queued", "decode", "loads", "prefill_instances", "decode_groups", "decode_ranks"):
             with self.subTest(name):
                 chart = xml.etree.ElementTree.parse(os.path.join(plots, name + ".svg")).getroot()
                 self.assertTrue(chart.tag.endswith("svg"))
@@ -363,12 +364,38 @@ class AFleet(InFolder):
             self.assertIn(flag[0], self.fleet(*flag, status=2).stderr)
 
     def test_a_fleet_without_a_rate_is_refused_and_one_that_rests_is_told(self):
-        self.assertIn("--rate", self.sim("--fleet", self.TENTH, "--trace", self.CHAT, status=2).stderr)
+        self.assertIn("--rate", self.sim("--fleet", self.TENTH, "--trace", self.CHAT, status=1).stderr)
         resting = self.sim("--fleet", self.TENTH, "--trace", self.CHAT, "--hours", "0.02", "--rate", "2")
         self.assertRegex(resting.stderr, r"prefill ranks worked \S+ % of the time: so small a load says little, raise --rate 2\n")
         self.assertEqual(self.fleet().stderr, "")
 
+    def test_rows_of_every_part_are_compared_in_a_whole_fleet(self):
+        plots = os.path.join(self.folder, "plots")
+        choices = ["experts:eplb", "verify:fixed5", "vision:rr_image", "scale:static", "store:lru", "split:even"]
+        done = self.sim("--fleet", self.WHOLE, "--trace", self.CHAT, "--hours", "0.05", "--copies", "3", "--compare", ",".join(choices), "--json",
+                        "--plot", plots)
+        rows = {row["policy"]: row for row in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(list(rows), choices)
+        for row in rows.values():
+            self.assertEqual(row["answered"], row["requests"])
+            self.assertGreater(row["moe_lb"], 1)
+            self.assertGreater(row["images_p99_ms"], 0)
+            self.assertGreater(row["store_gb"], 0)
+        self.assertAlmostEqual(rows["verify:fixed5"]["drafts_a_step"], 5, delta=0.01)
+        self.assertLess(rows["experts:eplb"]["drafts_a_step"], 5)
+        for name in ("images", "experts", "expert_gpus"):
+            with self.subTest(name):
+                xml.etree.ElementTree.parse(os.path.join(plots, name + ".svg"))
+
+    def test_arrivals_follow_a_week_of_rates(self):
+        rates = os.path.join(TRACES, "rates-2d.csv.gz")
+        low = json.loads(self.fleet("--rates", rates, "--json").stdout)
+        self.assertLess(low["requests"], json.loads(self.fleet("--json").stdout)["requests"])
+        self.assertIn("there are", self.fleet("--rates", rates, "--service", "none", status=1).stderr)
+
     def test_what_cannot_be_run_is_said(self):
+        self.assertIn("is no role", self.fleet("--compare", "gate:ours", status=1).stderr)
+        self.assertIn("greedy", self.fleet("--compare", "verify:best", status=1).stderr)
         self.assertIn("no 'best'", self.fleet("--compare", "best", status=1).stderr)
         self.assertIn("no request arrives", self.fleet("--from-hour", "7", status=1).stderr)
         charts = self.fleet("--plot", "/proc/plots", status=1)

@@ -6,8 +6,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "actors/policy/draw.h"
-#include "tests/sim/fleet/expert_loads.h"
+#include "tests/sim/fleet/expert_load_source.h"
 
 namespace shoal::sim {
 
@@ -16,7 +15,6 @@ namespace {
 // Domains and their usual shares: code of agents, chat in two languages, mathematics, translation,
 // text with pictures.
 constexpr double kShares[] = {0.45, 0.18, 0.15, 0.08, 0.08, 0.06};
-constexpr std::size_t kDomains = std::size(kShares);
 constexpr int kCaps = 8;  // passes that keep a probability below one expert of a token
 
 // Box and Muller.
@@ -25,41 +23,22 @@ double normal(Draw& draw) {
   return radius * std::cos(2 * std::numbers::pi * draw.unit());
 }
 
-class Process {
- public:
-  Process(const ExpertLoadModel& model, std::uint64_t seed) : model_(model), draw_(seed) {
-    draw_popularity();
-    for (auto& domain : domains_) {
-      domain.resize(popularity_.size());
-      for (double& factor : domain) {
-        factor = model_.domain_sigma * normal(draw_);
-      }
+}  // namespace
+
+ExpertLoadSource::ExpertLoadSource(const ExpertLoadModel& model, std::uint64_t seed)
+    : model_(model),
+      draw_(seed) {
+  static_assert(std::size(kShares) == kDomains);
+  draw_popularity();
+  for (auto& domain : domains_) {
+    domain.resize(popularity_.size());
+    for (double& factor : domain) {
+      factor = model_.domain_sigma * normal(draw_);
     }
   }
+}
 
-  // True: a domain got its multiple, or lost it.
-  bool advance();
-
-  // `groups` groups of `group_tokens` tokens, each of one domain.
-  ExpertCounts counts(std::int64_t groups, std::int64_t group_tokens);
-
- private:
-  void draw_popularity();
-  bool wander();
-  void find_probabilities();
-  std::int64_t some_of(std::int64_t count, double chance);
-
-  const ExpertLoadModel& model_;
-  Draw draw_;
-  std::vector<double> popularity_;                     // logarithm, by layer and expert
-  std::array<std::vector<double>, kDomains> domains_;  // logarithm of a factor
-  std::array<std::vector<double>, kDomains> probabilities_;
-  std::array<double, kDomains> walk_{};
-  std::array<std::int64_t, kDomains> jump_left_{};  // windows
-  std::array<double, kDomains> shares_{};
-};
-
-void Process::draw_popularity() {
+void ExpertLoadSource::draw_popularity() {
   for (std::int32_t layer = 0; layer < model_.layers; ++layer) {
     std::vector<std::int32_t> places(model_.experts);
     std::iota(places.begin(), places.end(), 0);
@@ -72,7 +51,7 @@ void Process::draw_popularity() {
   }
 }
 
-bool Process::wander() {
+bool ExpertLoadSource::wander() {
   double sum = 0;
   const auto before = jump_left_;
   for (std::size_t d = 0; d < kDomains; ++d) {
@@ -96,7 +75,7 @@ bool Process::wander() {
   return changed;
 }
 
-void Process::find_probabilities() {
+void ExpertLoadSource::find_probabilities() {
   for (std::size_t d = 0; d < kDomains; ++d) {
     auto& all = probabilities_[d];
     all.resize(popularity_.size());
@@ -116,7 +95,7 @@ void Process::find_probabilities() {
   }
 }
 
-bool Process::advance() {
+bool ExpertLoadSource::advance() {
   for (double& popularity : popularity_) {
     popularity += model_.drift * normal(draw_);
   }
@@ -126,7 +105,7 @@ bool Process::advance() {
 }
 
 // One by one where there are few.
-std::int64_t Process::some_of(std::int64_t count, double chance) {
+std::int64_t ExpertLoadSource::some_of(std::int64_t count, double chance) {
   constexpr std::int64_t kMany = 1'000;
   if (count > kMany) {
     const auto n = static_cast<double>(count);
@@ -140,7 +119,7 @@ std::int64_t Process::some_of(std::int64_t count, double chance) {
   return some;
 }
 
-ExpertCounts Process::counts(std::int64_t groups, std::int64_t group_tokens) {
+ExpertCounts ExpertLoadSource::counts(std::int64_t groups, std::int64_t group_tokens) {
   std::array<double, kDomains> assignments{};
   double share_left = 1;
   std::int64_t left = groups;
@@ -165,8 +144,6 @@ ExpertCounts Process::counts(std::int64_t groups, std::int64_t group_tokens) {
   return counts;
 }
 
-}  // namespace
-
 ExpertLoadModel decode_loads() {
   return {};
 }
@@ -180,19 +157,19 @@ ExpertLoadModel prefill_loads() {
 }
 
 ExpertLoads draw_expert_loads(const ExpertLoadModel& model, std::uint64_t seed) {
-  Process process(model, seed);
+  ExpertLoadSource source(model, seed);
   ExpertLoads loads{model.layers, model.experts, {}, {}};
   // In decode a window holds far more requests than a step, with as many tokens each.
   const std::int64_t groups = model.tokens / model.domain_tokens;
   for (std::int32_t window = 0; window < model.windows; ++window) {
-    const bool changed = process.advance();
+    const bool changed = source.advance();
     const bool by_token = groups > 1'000;
     loads.windows.push_back(by_token
-                                ? process.counts(model.tokens * model.window_steps, 1)
-                                : process.counts(groups * model.window_steps, model.domain_tokens));
+                                ? source.counts(model.tokens * model.window_steps, 1)
+                                : source.counts(groups * model.window_steps, model.domain_tokens));
     const bool is_stepped = window > 0 && (changed || window % model.stepped_every == 0);
     for (std::int32_t step = 0; is_stepped && step < model.steps; ++step) {
-      loads.steps[window].push_back(process.counts(groups, model.domain_tokens));
+      loads.steps[window].push_back(source.counts(groups, model.domain_tokens));
     }
   }
   return loads;

@@ -19,21 +19,14 @@ class Replay {
   ExpertReplay run() &&;
 
  private:
-  using Counts = std::vector<std::int32_t>;
-
   void plan();
-  void make_splits();
   void judge_window(std::size_t window);
   void judge_steps(std::size_t window);
-  double judge(const ExpertCounts& counts, std::int64_t steps, Samples* samples);
 
   const ExpertLoads& loads_;
   const ExpertReplaySetup& setup_;
   std::unique_ptr<ExpertPlanner> planner_;
-  std::vector<SlotExperts> current_;
-  std::vector<std::unique_ptr<ExpertSplit>> splits_;
-  Counts counts_;
-  Counts tokens_;
+  ExpertLayers layers_;
   ExpertMoves moves_;
   ExpertReplay figures_;
 };
@@ -51,55 +44,20 @@ Replay::Replay(const ExpertLoads& loads, const ExpertReplaySetup& setup)
     : loads_(loads),
       setup_(setup),
       planner_(setup.planner->make(plan_setup(loads, setup))),
-      counts_(loads.experts),
-      tokens_(setup.shape.all_slots()) {}
+      layers_(setup.shape, *setup.split, loads.layers) {}
 
 void Replay::plan() {
-  auto plans = planner_->plan(current_);
-  const bool is_first = current_.empty();
-  current_.resize(plans.size());
-  for (std::size_t layer = 0; layer < plans.size(); ++layer) {
-    current_[layer] = std::move(plans[layer].expert_at);
-    moves_.slots += plans[layer].moves.slots;
-    moves_.across_nodes += plans[layer].moves.across_nodes;
-  }
+  const bool is_first = layers_.empty();
+  const ExpertMoves moves = layers_.plan(*planner_);
+  moves_.slots += moves.slots;
+  moves_.across_nodes += moves.across_nodes;
   figures_.plans += is_first ? 0 : 1;
-  make_splits();
-}
-
-void Replay::make_splits() {
-  const std::vector<double> loads = planner_->loads();
-  splits_.clear();
-  for (std::size_t layer = 0; layer < current_.size(); ++layer) {
-    splits_.push_back(
-        setup_.split->make(setup_.shape,
-                           current_[layer],
-                           std::span(loads).subspan(layer * loads_.experts, loads_.experts)));
-  }
-}
-
-// The mean over layers; each layer is a sample. `counts` are of so many steps.
-double Replay::judge(const ExpertCounts& counts, std::int64_t steps, Samples* samples) {
-  double sum = 0;
-  for (std::int32_t layer = 0; layer < loads_.layers; ++layer) {
-    const auto first = static_cast<std::size_t>(layer) * loads_.experts;
-    for (std::int32_t expert = 0; expert < loads_.experts; ++expert) {
-      counts_[expert] = static_cast<std::int32_t>((counts[first + expert] + steps / 2) / steps);
-    }
-    splits_[layer]->split(counts_, tokens_);
-    const double imbalance = rank_levels(setup_.shape, tokens_).imbalance(setup_.shape.ranks);
-    sum += imbalance;
-    if (samples != nullptr) {
-      samples->add(imbalance);
-    }
-  }
-  return sum / loads_.layers;
 }
 
 void Replay::judge_window(std::size_t window) {
-  judge(loads_.windows[window], setup_.window_steps, &figures_.windows);
+  layers_.judge(loads_.windows[window], setup_.window_steps, &figures_.windows);
   if (window > 1 && window_change(loads_, window - 1) > kChanged) {
-    judge(loads_.windows[window], setup_.window_steps, &figures_.next);
+    layers_.judge(loads_.windows[window], setup_.window_steps, &figures_.next);
   }
 }
 
@@ -110,12 +68,13 @@ void Replay::judge_steps(std::size_t window) {
   }
   const bool is_changed = window_change(loads_, window) > kChanged;
   for (const ExpertCounts& counts : steps->second) {
-    judge(counts, 1, is_changed ? &figures_.changed : &figures_.steps);
+    layers_.judge(counts, 1, is_changed ? &figures_.changed : &figures_.steps);
   }
   double sum = 0;
   for (std::int32_t step = 0; step < std::ssize(steps->second); ++step) {
     const bool has_reacted = step >= setup_.react_after;
-    sum += judge(steps->second[step], 1, is_changed && has_reacted ? &figures_.reacted : nullptr);
+    sum += layers_.judge(
+        steps->second[step], 1, is_changed && has_reacted ? &figures_.reacted : nullptr);
     planner_->saw_step(steps->second[step]);
     if (step + 1 == setup_.react_after && sum > setup_.alarm * setup_.react_after) {
       plan();

@@ -7,6 +7,7 @@
 
 #include "actors/policy/expert_plan.h"
 #include "actors/policy/expert_split.h"
+#include "tests/sim/fleet/expert_layers.h"
 #include "tests/sim/fleet/expert_loads.h"
 #include "tests/sim/fleet/samples.h"
 

@@ -1,4 +1,5 @@
-// KV of a rank at any clock: what it had at 0 and what its requests gained since.
+// KV of a rank at any clock: what it had at 0 and what its requests gained since. Decode that says
+// nothing of drafts verifies all of them.
 #include "tests/sim/fleet/fleet_decode.h"
 
 #include <algorithm>
@@ -11,18 +12,27 @@ namespace shoal::sim {
 namespace {
 
 constexpr std::int64_t kThousand = 1'000;
+constexpr std::int64_t kMostRows = 1 + kMostDrafts;
 
 }  // namespace
 
-FleetDecode::FleetDecode(const fleet::Decode& options)
-    : step_ns_(options.step_us() * 1'000),
-      request_ns_(options.request_ns()),
-      token_fs_(options.token_fs()),
-      advance_(std::llround(options.tokens_per_step() * kThousand)),
-      moe_lb_(options.moe_lb()),
-      blocks_(options.kv_tokens() / kBlockTokens),
-      ranks_(static_cast<std::size_t>(options.ranks())),
-      rank_ns_(ranks_.size()) {
+FleetDecode::FleetDecode(const fleet::Fleet& fleet, const DraftSource* drafts, std::uint64_t seed)
+    : step_ns_(fleet.decode().step_us() * 1'000),
+      request_ns_(fleet.decode().request_ns()),
+      token_fs_(fleet.decode().token_fs()),
+      advance_(std::llround(fleet.decode().tokens_per_step() * kThousand)),
+      moe_lb_(fleet.decode().moe_lb()),
+      verify_options_(fleet.verify()),
+      blocks_(fleet.decode().kv_tokens() / kBlockTokens),
+      ranks_(static_cast<std::size_t>(fleet.decode().ranks())),
+      rank_ns_(ranks_.size()),
+      requests_(ranks_.size()) {
+  if (drafts != nullptr) {
+    verify_.emplace(fleet.verify(), fleet.decode(), drafts->reseeded(seed));
+  }
+  if (!fleet.experts().policy().empty()) {
+    experts_.emplace(fleet.experts(), fleet.decode().ranks(), seed);
+  }
   for (Rank& rank : ranks_) {
     rank.free_blocks = blocks_;
   }
@@ -44,57 +54,110 @@ void FleetDecode::join(std::uint64_t request) {
   }
 }
 
-std::optional<Nanos> FleetDecode::begin(Nanos now) {
-  if (stepping_ || now < still_until_) {
-    return std::nullopt;
-  }
+void FleetDecode::take_ready() {
   for (const std::uint64_t request : std::exchange(ready_, {})) {
     const auto entry = jobs_.find(request);
     if (entry == jobs_.end() || !entry->second.ready || entry->second.running) {
       continue;
     }
     Job& job = entry->second;
-    job.running = true;
-    job.ends_at = clock_ + job.what.left * kThousand;
-    ends_.emplace(job.ends_at, request);
     Rank& rank = ranks_[job.what.rank];
+    job.running = true;
+    job.ends_at = rank.clock + job.what.left * kThousand;
+    rank.ends.emplace(job.ends_at, request);
     ++rank.running;
-    rank.base += job.what.kv_tokens * kThousand - clock_;
+    rank.base += job.what.kv_tokens * kThousand - rank.clock;
     ++active_;
   }
+}
+
+std::optional<Nanos> FleetDecode::begin(Nanos now) {
+  if (stepping_ || now < still_until_) {
+    return std::nullopt;
+  }
+  take_ready();
   if (active_ == 0) {
     return std::nullopt;
   }
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    const std::int64_t kv = (ranks_[r].base + ranks_[r].running * clock_) / kThousand;
-    rank_ns_[r] = request_ns_ * ranks_[r].running + kv * token_fs_ / 1'000'000;
+  stepping_ = true;
+  const Nanos time = verify_ ? time_verified_step() : time_step();
+  for (const Rank& rank : ranks_) {
+    request_steps_ += rank.running * kThousand;
+    gained_ += rank.running * rank.gain;
   }
-  const std::int64_t longest = *std::max_element(rank_ns_.begin(), rank_ns_.end());
-  longest_ += static_cast<double>(longest);
+  longest_ += static_cast<double>(*std::max_element(rank_ns_.begin(), rank_ns_.end()));
   mean_ += static_cast<double>(std::accumulate(rank_ns_.begin(), rank_ns_.end(), std::int64_t{0})) /
            static_cast<double>(ranks_.size());
-  stepping_ = true;
-  return Nanos{step_ns_ + std::llround(static_cast<double>(longest) * moe_lb_)};
+  return time;
+}
+
+double FleetDecode::moe_factor(std::int64_t rows) {
+  return experts_ ? experts_->step(rows) : moe_lb_;
+}
+
+Nanos FleetDecode::time_step() {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    rank.gain = advance_;
+    rank_ns_[r] = request_ns_ * rank.running + kv_of(rank) * token_fs_ / 1'000'000;
+  }
+  verified_ += active_ * kMostRows * kThousand;
+  const std::int64_t longest = *std::max_element(rank_ns_.begin(), rank_ns_.end());
+  const double factor = moe_factor(active_ * kMostRows);
+  return Nanos{step_ns_ + std::llround(static_cast<double>(longest) * factor)};
+}
+
+Nanos FleetDecode::time_verified_step() {
+  std::int64_t most_attention = 0;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    requests_[r] = ranks_[r].running;
+    rank_ns_[r] = kv_of(ranks_[r]) * token_fs_ / 1'000'000;
+    most_attention = std::max(most_attention, rank_ns_[r]);
+  }
+  const auto verified = verify_->step(requests_, Nanos{step_ns_ + most_attention});
+  const auto row_ns = static_cast<double>(verify_options_.row_ns());
+  std::int64_t rows = 0;  // in thousandths
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const std::int64_t own = verified[r].rows * requests_[r];
+    ranks_[r].gain = verified[r].gain;
+    rank_ns_[r] +=
+        std::llround(row_ns * verify_options_.rank_share() * static_cast<double>(own) / kThousand);
+    rows += own;
+  }
+  verified_ += rows;
+  const double experts_ns = row_ns * (1 - verify_options_.rank_share()) *
+                            static_cast<double>(rows) / kThousand /
+                            static_cast<double>(ranks_.size());
+  return Nanos{step_ns_ + *std::max_element(rank_ns_.begin(), rank_ns_.end()) +
+               std::llround(experts_ns * moe_factor(rows / kThousand))};
 }
 
 std::vector<std::uint64_t> FleetDecode::end() {
   stepping_ = false;
-  clock_ += advance_;
   std::vector<std::uint64_t> finished;
-  while (!ends_.empty() && ends_.top().first <= clock_) {
-    const auto [at, request] = ends_.top();
-    ends_.pop();
-    const auto job = jobs_.find(request);
-    if (job != jobs_.end() && job->second.running && job->second.ends_at == at) {
-      forget(job);
-      finished.push_back(request);
-    }
+  for (Rank& rank : ranks_) {
+    rank.clock += rank.gain;
+    end_rank(rank, finished);
   }
   return finished;
 }
 
+void FleetDecode::end_rank(Rank& rank, std::vector<std::uint64_t>& finished) {
+  while (!rank.ends.empty() && rank.ends.top().first <= rank.clock) {
+    const auto [at, request] = rank.ends.top();
+    rank.ends.pop();
+    const auto job = jobs_.find(request);
+    if (job != jobs_.end() && job->second.running && job->second.ends_at == at &&
+        &ranks_[job->second.what.rank] == &rank) {
+      forget(job);
+      finished.push_back(request);
+    }
+  }
+}
+
 std::int64_t FleetDecode::given(const Job& job) const {
-  return job.running ? job.what.left - (job.ends_at - clock_) / kThousand : 0;
+  const std::int64_t clock = ranks_[job.what.rank].clock;
+  return job.running ? job.what.left - (job.ends_at - clock) / kThousand : 0;
 }
 
 void FleetDecode::forget(std::map<std::uint64_t, Job>::iterator job) {
@@ -142,11 +205,10 @@ void FleetDecode::up(std::size_t rank) {
 void FleetDecode::describe(std::vector<DecodeRank>& ranks, std::uint32_t first_device) const {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
-    const std::int64_t gained = (rank.base + rank.running * clock_) / kThousand;
-    ranks.push_back({.alive = rank.up || !rank.noticed,
+    ranks.push_back({.alive = is_open_ && (rank.up || !rank.noticed),
                      .device = first_device + static_cast<std::uint32_t>(r),
                      .live = rank.placed,
-                     .kv_tokens = std::max(rank.placed_tokens, gained),
+                     .kv_tokens = std::max(rank.placed_tokens, kv_of(rank)),
                      .room = {.blocks = rank.free_blocks, .sequences = 1 << 20},
                      .blocks = blocks_});
   }

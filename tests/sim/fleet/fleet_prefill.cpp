@@ -107,7 +107,7 @@ std::vector<std::uint64_t> FleetPrefill::take_lost() {
 PrefillReport FleetPrefill::describe() const {
   PrefillBacklog backlog = schedule_.backlog();
   PrefillReport report;
-  report.state.alive = up_;
+  report.state.alive = up_ && is_open_;
   report.state.queued = backlog.queued;
   report.state.requests = static_cast<std::int64_t>(schedule_.size() + waiting_.size());
   for (const auto& [request, job] : waiting_) {

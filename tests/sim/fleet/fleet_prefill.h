@@ -42,6 +42,11 @@ class FleetPrefill {
 
   void up() { up_ = true; }
 
+  // It takes no more requests, and ends what it has.
+  void open(bool is_open) { is_open_ = is_open; }
+
+  bool is_idle() const { return held_.empty() && waiting_.empty(); }
+
   bool is_up() const { return up_; }
 
   // Failures so far: an event of an earlier one is void.
@@ -69,6 +74,7 @@ class FleetPrefill {
   Nanos step_ends_{0};
   bool running_ = false;
   bool up_ = true;
+  bool is_open_ = true;
   std::uint64_t version_ = 0;
   double longest_ = 0;
   double mean_ = 0;

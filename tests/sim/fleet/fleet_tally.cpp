@@ -45,7 +45,6 @@ void FleetTally::arrived(const FleetRequest& request) {
   ++minute_.arrived;
   ++unanswered_;
   figures.prompt_tokens += request.prefill.hit + request.prefill.rows;
-  figures.hit_tokens += request.prefill.hit;
 }
 
 void FleetTally::answered(std::int64_t tokens, Nanos to_first_token, Nanos behind_it) {
@@ -57,7 +56,8 @@ void FleetTally::answered(std::int64_t tokens, Nanos to_first_token, Nanos behin
   if (tokens > 1) {
     figures.tpot_ms.add(tpot);
   }
-  figures.good += ttft <= static_cast<double>(slo_.ttft_ms()) && tpot <= slo_.tpot_ms();
+  figures.good +=
+      ttft <= static_cast<double>(fleet_.slo().ttft_ms()) && tpot <= fleet_.slo().tpot_ms();
 }
 
 void FleetTally::refused(bool had_first_token) {
@@ -65,14 +65,30 @@ void FleetTally::refused(bool had_first_token) {
   unanswered_ -= had_first_token ? 0 : 1;
 }
 
+void FleetTally::images_ready(Nanos behind_arrival) {
+  figures.images_ready_ms.add(to_ms(behind_arrival));
+}
+
+void FleetTally::pay(const FleetMinute& state, double hours) {
+  const auto gpus =
+      static_cast<double>(state.prefill_paid * fleet_.prefill().ranks() +
+                          state.decode_paid * fleet_.decode().ranks() + fleet_.vision().encoders());
+  figures.gpu_hours += gpus * hours;
+}
+
 void FleetTally::end_minute(std::span<const FleetPrefill> prefill,
-                            std::span<const FleetDecode> decode) {
+                            std::span<const FleetDecode> decode,
+                            const FleetMinute& state) {
+  pay(state, 1.0 / 60);
   const std::int64_t busy = busy_ns(prefill);
   minute_.prefill_busy_ns = busy - std::exchange(busy_before_, busy);
   for (const FleetDecode& group : decode) {
     minute_.decode_live += group.live();
   }
   minute_.queued = unanswered_;
+  minute_.store_bytes = state.store_bytes;
+  minute_.prefill_paid = state.prefill_paid;
+  minute_.decode_paid = state.decode_paid;
   figures.minutes.push_back(std::exchange(minute_, {}));
   auto& ranks = figures.decode_ranks_ms.emplace_back();
   for (const std::int64_t ns : decode.front().rank_ns()) {
@@ -80,16 +96,47 @@ void FleetTally::end_minute(std::span<const FleetPrefill> prefill,
   }
 }
 
-FleetFigures FleetTally::end(const fleet::Fleet& fleet,
-                             std::span<const FleetPrefill> prefill,
+void FleetTally::end_decode(std::span<const FleetDecode> decode, double hours) {
+  std::int64_t requests = 0;
+  std::int64_t gained = 0;
+  std::int64_t verified = 0;
+  double moved = 0;
+  double tokens = 0;
+  double weighted = 0;
+  for (const FleetDecode& group : decode) {
+    requests += group.request_steps();
+    gained += group.gained();
+    verified += group.verified();
+    if (group.experts()) {
+      moved += group.experts()->moved_bytes();
+      tokens += group.experts()->tokens();
+      weighted += group.experts()->weighted();
+    }
+  }
+  const double all = std::max(1.0, static_cast<double>(requests));
+  figures.moe_lb = tokens > 0 ? weighted / tokens : fleet_.decode().moe_lb();
+  figures.tokens_a_step = static_cast<double>(gained) / all;
+  figures.drafts_a_step = static_cast<double>(verified - requests) / all;
+  figures.expert_bytes_an_hour = hours > 0 ? moved / hours : 0;
+  if (decode.front().experts()) {
+    figures.expert_gpus = decode.front().experts()->gpus();
+    figures.experts = decode.front().experts()->experts();
+  }
+}
+
+FleetFigures FleetTally::end(std::span<const FleetPrefill> prefill,
                              std::span<const FleetDecode> decode,
+                             const FleetMinute& state,
                              Nanos arrivals,
                              Nanos now) {
-  const double ranks = static_cast<double>(prefill.size()) * fleet.prefill().ranks();
+  const double ranks = static_cast<double>(prefill.size()) * fleet_.prefill().ranks();
+  const double hours = static_cast<double>(now.count()) / 3.6e12;
+  pay(state, hours - static_cast<double>(figures.minutes.size()) / 60);
   figures.prefill_use = static_cast<double>(busy_ns(prefill)) /
                         (ranks * std::max(1.0, static_cast<double>(arrivals.count())));
   figures.prefill_imbalance = imbalance(prefill);
   figures.decode_imbalance = imbalance(decode);
+  end_decode(decode, hours);
   figures.ended = now;
   figures.attempts += figures.requests;
   return std::move(figures);

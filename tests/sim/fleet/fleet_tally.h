@@ -11,7 +11,7 @@ namespace shoal::sim {
 
 class FleetTally {
  public:
-  explicit FleetTally(const fleet::Slo& slo) : slo_(slo) {}
+  explicit FleetTally(const fleet::Fleet& fleet) : fleet_(fleet) {}
 
   FleetFigures figures;
 
@@ -21,18 +21,31 @@ class FleetTally {
 
   void first_token() { --unanswered_; }
 
+  // Tokens whose KV comes from the store.
+  void loaded(std::int64_t tokens) {
+    minute_.loaded_bytes += tokens * fleet_.store().token_bytes();
+  }
+
+  void images_ready(Nanos behind_arrival);
+
   void answered(std::int64_t tokens, Nanos to_first_token, Nanos behind_it);
   void refused(bool had_first_token);
 
-  void end_minute(std::span<const FleetPrefill> prefill, std::span<const FleetDecode> decode);
-  FleetFigures end(const fleet::Fleet& fleet,
-                   std::span<const FleetPrefill> prefill,
+  // `state`: what the minute ended with.
+  void end_minute(std::span<const FleetPrefill> prefill,
+                  std::span<const FleetDecode> decode,
+                  const FleetMinute& state);
+  FleetFigures end(std::span<const FleetPrefill> prefill,
                    std::span<const FleetDecode> decode,
+                   const FleetMinute& state,
                    Nanos arrivals,
                    Nanos now);
 
  private:
-  fleet::Slo slo_;
+  void pay(const FleetMinute& state, double hours);
+  void end_decode(std::span<const FleetDecode> decode, double hours);
+
+  fleet::Fleet fleet_;
   FleetMinute minute_;
   std::int64_t unanswered_ = 0;  // without a first token
   std::int64_t busy_before_ = 0;

@@ -16,10 +16,10 @@ using std::chrono::minutes;
 
 namespace {
 
-std::vector<FleetRequest> chat() {
+FleetTrace chat() {
   const auto trace = read_trace(std::string(SHOAL_TRACES) + "/chat-800.jsonl.gz", 0);
   REQUIRE(trace.has_value());
-  return fleet_requests(*trace, Nanos{0}, hours(100));
+  return fleet_trace(*trace, Nanos{0}, hours(100));
 }
 
 fleet::Fleet small() {
@@ -31,8 +31,8 @@ fleet::Fleet small() {
 }
 
 // About half of what the small fleet can do.
-FleetLoad load_of(const std::vector<FleetRequest>& requests) {
-  return {requests, 20, minutes(3)};
+FleetLoad load_of(const FleetTrace& trace) {
+  return {&trace, 20, minutes(3)};
 }
 
 Result<fleet::Fleet> read(const std::string& text) {
@@ -102,10 +102,11 @@ TEST_CASE("all prefill instances down: requests wait until one is up again") {
 }
 
 TEST_CASE("an answer that no rank could ever hold is refused, the others are not held up by it") {
-  std::vector<FleetRequest> requests = chat();
+  FleetTrace trace = chat();
+  auto& requests = trace.requests;
   requests.resize(50);
   requests[10].answer_tokens = 1'000'000'000;
-  FleetLoad once{requests, 1, requests.back().prefill.arrival + std::chrono::milliseconds(1)};
+  FleetLoad once{&trace, 1, requests.back().prefill.arrival + std::chrono::milliseconds(1)};
   const FleetFigures figures = run_fleet(small(), once, 1);
   CHECK(figures.refused == 1);
   CHECK(figures.answered == 49);
@@ -124,7 +125,9 @@ TEST_CASE("more decode work makes steps longer, and twice the ranks make them sh
 }
 
 TEST_CASE("the fleets that come with the project are sound") {
-  CHECK(read_fleet(std::string(SHOAL_FLEETS) + "/tenth.txtpb").has_value());
+  for (const char* name : {"/tenth.txtpb", "/whole.txtpb"}) {
+    CHECK(read_fleet(std::string(SHOAL_FLEETS) + name).has_value());
+  }
 }
 
 TEST_CASE("a wrong fleet file is refused by name and field") {
@@ -135,6 +138,16 @@ TEST_CASE("a wrong fleet file is refused by name and field") {
         {"prefill { policy: \"best\" }", "best"},
         {"decode { ranks: -1 }", "decode"},
         {"store { p99_us: 1 }", "store"},
+        {"store { bytes: -1 }", "store"},
+        {"store { eviction: \"best\" }", "lru"},
+        {"vision { repeated: 2 }", "vision"},
+        {"vision { encoders: 1 policy: \"best\" }", "least_left"},
+        {"verify { policy: \"best\" }", "greedy"},
+        {"verify { rank_share: nan }", "verify"},
+        {"experts { policy: \"best\" }", "eplb"},
+        {"experts { layers: 41 }", "experts"},
+        {"scale { policy: \"best\" }", "reactive"},
+        {"scale { least: 0 }", "scale"},
         {"control { stale_ms: -1 }", "control"}}) {
     CAPTURE(text);
     const auto fleet = read(text);

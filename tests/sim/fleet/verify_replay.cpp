@@ -27,14 +27,6 @@ double beta(double a, double b, std::mt19937_64& random) {
   return x + y > 0 ? x / (x + y) : 0;
 }
 
-StepTable line(double ns_a_token, std::int64_t tokens, std::int64_t grain) {
-  std::vector<Nanos> times;
-  for (std::int64_t at = 0; at < tokens + grain; at += grain) {
-    times.emplace_back(std::llround(ns_a_token * static_cast<double>(at)));
-  }
-  return {grain, std::move(times)};
-}
-
 void temper(Confidences& confidences, const Temperatures& temperatures) {
   for (std::size_t j = 0; j < confidences.size(); ++j) {
     confidences[j] = tempered(confidences[j], temperatures[j]);
@@ -105,6 +97,14 @@ void run(const VerifyPlanner& planner,
 
 }  // namespace
 
+StepTable step_line(double ns_a_token, std::int64_t tokens, std::int64_t grain) {
+  std::vector<Nanos> times;
+  for (std::int64_t at = 0; at < tokens + grain; at += grain) {
+    times.emplace_back(std::llround(ns_a_token * static_cast<double>(at)));
+  }
+  return {grain, std::move(times)};
+}
+
 int requests_of(const VerifyLoad& load, int rank) {
   const double place = load.ranks > 1 ? 2.0 * rank / (load.ranks - 1) - 1 : 0;
   return static_cast<int>(std::lround(load.requests * (1 + load.spread * place)));
@@ -115,10 +115,10 @@ VerifyCosts verify_costs(const VerifyLoad& load) {
   const double most = full * (1 + load.spread);
   const double variable_ns = load.variable * kFixedNs;
   return {.fixed = Nanos{std::llround(kFixedNs)},
-          .rank = line(load.rank_share * variable_ns / full, std::llround(most), load.grain),
-          .group = line((1 - load.rank_share) * variable_ns / (full * load.ranks),
-                        std::llround(full * load.ranks),
-                        load.grain)};
+          .rank = step_line(load.rank_share * variable_ns / full, std::llround(most), load.grain),
+          .group = step_line((1 - load.rank_share) * variable_ns / (full * load.ranks),
+                             std::llround(full * load.ranks),
+                             load.grain)};
 }
 
 DraftSource::DraftSource(double concentration, std::uint64_t seed, double confidence)

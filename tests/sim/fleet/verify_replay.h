@@ -23,6 +23,9 @@ struct VerifyLoad {
   int steps = 400;
 };
 
+// Tokens cost the same each, up to so many; a step is padded to `grain` of them.
+StepTable step_line(double ns_a_token, std::int64_t tokens, std::int64_t grain);
+
 // Fixed time 10 ms.
 VerifyCosts verify_costs(const VerifyLoad& load);
 
@@ -41,6 +44,13 @@ class DraftSource {
   };
 
   Step draw(int requests);
+
+  // The same chances, drawn from another seed on.
+  DraftSource reseeded(std::uint64_t seed) const {
+    DraftSource other = *this;
+    other.random_ = Draw(seed);
+    return other;
+  }
 
  private:
   struct Drafted {
