@@ -169,7 +169,8 @@ bool Packing::swap_of_fullest() {
     for (std::int32_t a = fullest * shape_.slots; a < fullest * shape_.slots + used_[fullest];
          ++a) {
       const double given = each_[at_[a]];
-      if (replicas_[at_[a]] > 1 || level_[other] >= least) {
+      // No swap brings the fuller of two below the mean of both.
+      if (replicas_[at_[a]] > 1 || level_[fullest] + level_[other] >= 2 * least) {
         continue;
       }
       for (std::int32_t b = other * shape_.slots; b < other * shape_.slots + used_[other]; ++b) {

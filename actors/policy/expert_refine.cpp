@@ -37,6 +37,13 @@ class Refinement {
   SlotExperts refine();
 
  private:
+  // Of two experts with one replica each.
+  struct Swap {
+    double after = 0;         // the fuller of both ranks
+    std::int32_t given = -1;  // slots
+    std::int32_t taken = -1;
+  };
+
   void count_replicas();
   void guard();
   bool give_replica();
@@ -45,7 +52,23 @@ class Refinement {
   bool is_in_node(std::int32_t slot, std::int32_t expert) const;
   double level_ranks(ExpertFill& fill);
   bool swap_round();
+  std::vector<std::int32_t> singles_of(std::int32_t rank) const;
+
+  // Ranks that it may swap with.
+  std::int32_t first_near(std::int32_t rank) const {
+    return inside_nodes_ ? rank - rank % shape_.node_ranks : 0;
+  }
+
+  std::int32_t end_near(std::int32_t rank) const {
+    return inside_nodes_ ? std::min(first_near(rank) + shape_.node_ranks, shape_.ranks)
+                         : shape_.ranks;
+  }
+
   bool relieve(std::int32_t rank, double mean);
+  Swap better_swap(std::span<const std::int32_t> own,
+                   std::int32_t rank,
+                   std::int32_t other,
+                   Swap best) const;
 
   ExpertShape shape_;
   SlotExperts at_;
@@ -192,37 +215,56 @@ bool Refinement::swap_round() {
   return swaps > 0;
 }
 
-// With the expert and the rank after which the fuller of both is lowest.
-bool Refinement::relieve(std::int32_t rank, double mean) {
-  double least = level_[rank] - mean * kTolerated;
-  std::pair<std::int32_t, std::int32_t> best{-1, -1};
-  for (std::int32_t b = 0; b < shape_.all_slots(); ++b) {
-    const std::int32_t other = shape_.rank_of(b);
-    const bool is_near = !inside_nodes_ || other / shape_.node_ranks == rank / shape_.node_ranks;
-    if (other == rank || !is_near || level_[other] >= least || at_[b] == kEmptySlot ||
-        replicas_[at_[b]] > 1) {
-      continue;
-    }
-    for (std::int32_t a = rank * shape_.slots; a < (rank + 1) * shape_.slots; ++a) {
-      if (at_[a] == kEmptySlot || replicas_[at_[a]] > 1) {
-        continue;
-      }
-      const double gain = counts_[at_[a]] - counts_[at_[b]];
-      const double after = std::max(level_[rank] - gain, level_[other] + gain);
-      if (after < least) {
-        least = after;
-        best = {a, b};
-      }
+std::vector<std::int32_t> Refinement::singles_of(std::int32_t rank) const {
+  std::vector<std::int32_t> slots;
+  for (std::int32_t slot = rank * shape_.slots; slot < (rank + 1) * shape_.slots; ++slot) {
+    if (at_[slot] != kEmptySlot && replicas_[at_[slot]] == 1) {
+      slots.push_back(slot);
     }
   }
-  if (best.first < 0) {
+  return slots;
+}
+
+// With the expert and the rank after which the fuller of both is lowest: never below the mean of
+// both, so most ranks need no look at their experts.
+bool Refinement::relieve(std::int32_t rank, double mean) {
+  const std::vector<std::int32_t> own = singles_of(rank);
+  Swap best{.after = level_[rank] - mean * kTolerated};
+  for (std::int32_t other = first_near(rank); other < end_near(rank); ++other) {
+    if (other != rank) {
+      best = better_swap(own, rank, other, best);
+    }
+  }
+  if (best.given < 0) {
     return false;
   }
-  const double gain = counts_[at_[best.first]] - counts_[at_[best.second]];
+  const double gain = counts_[at_[best.given]] - counts_[at_[best.taken]];
   level_[rank] -= gain;
-  level_[shape_.rank_of(best.second)] += gain;
-  std::swap(at_[best.first], at_[best.second]);
+  level_[shape_.rank_of(best.taken)] += gain;
+  std::swap(at_[best.given], at_[best.taken]);
   return true;
+}
+
+Refinement::Swap Refinement::better_swap(std::span<const std::int32_t> own,
+                                         std::int32_t rank,
+                                         std::int32_t other,
+                                         Swap best) const {
+  for (std::int32_t taken = other * shape_.slots; taken < (other + 1) * shape_.slots; ++taken) {
+    if (level_[rank] + level_[other] >= 2 * best.after) {
+      break;
+    }
+    if (at_[taken] == kEmptySlot || replicas_[at_[taken]] > 1) {
+      continue;
+    }
+    for (const std::int32_t given : own) {
+      const double gain = counts_[at_[given]] - counts_[at_[taken]];
+      const double after = std::max(level_[rank] - gain, level_[other] + gain);
+      if (after < best.after) {
+        best = {after, given, taken};
+      }
+    }
+  }
+  return best;
 }
 
 }  // namespace
