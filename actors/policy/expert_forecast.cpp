@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::array<double, 3> kNewest = {1.0, 0.5, 0.125};  // how much a window counts
 constexpr std::size_t kRemembered = 5;                        // windows
-constexpr double kFirstError = 0.1;                           // before two windows were seen
+constexpr double kFirstSquare = 0.01;  // error that is assumed before the first window, squared
+// A window that is more than twice as far from what was foretold as windows were begins anew.
+constexpr double kSudden = 4;  // squares
 constexpr double kLeastSquare = 1e-6;
 // Experts that got nothing are expected to get this part of an even load.
 constexpr double kFloor = 1e-3;
@@ -22,10 +24,10 @@ double square(double x) {
   return x * x;
 }
 
-// 0 of none.
+// Of two the lower: one change of domain makes no habit. Of none: 0.
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
+  return values.empty() ? 0 : values[(values.size() - 1) / 2];
 }
 
 }  // namespace
@@ -37,6 +39,7 @@ ExpertForecast::ExpertForecast(std::int32_t layers, std::int32_t experts)
   const std::size_t size = static_cast<std::size_t>(layers) * experts;
   predictions_.fill(std::vector<double>(size, 1.0 / experts));
   sums_.assign(size, 0);
+  squares_.fill({kFirstSquare});
 }
 
 std::vector<double> ExpertForecast::parts_of(std::span<const std::int64_t> counts) const {
@@ -63,11 +66,9 @@ std::vector<double> ExpertForecast::parts_of(std::span<const std::int64_t> count
 
 void ExpertForecast::saw_window(std::span<const std::int64_t> counts) {
   const std::vector<double> seen = parts_of(counts);
-  if (windows_ > 0) {
-    score(seen);
-  }
+  const bool begins = windows_ == 0 || score(seen);
   for (std::size_t p = 0; p < kPredictors; ++p) {
-    const double newest = windows_ == 0 ? 1 : kNewest[p];
+    const double newest = begins ? 1 : kNewest[p];
     for (std::size_t i = 0; i < seen.size(); ++i) {
       predictions_[p][i] += newest * (seen[i] - predictions_[p][i]);
     }
@@ -79,7 +80,8 @@ void ExpertForecast::saw_window(std::span<const std::int64_t> counts) {
   ++windows_;
 }
 
-void ExpertForecast::score(const std::vector<double>& seen) {
+// True: it has little to do with what was foretold.
+bool ExpertForecast::score(const std::vector<double>& seen) {
   const std::vector<double> mixed = prior();
   std::array<double, kPredictors + 1> squares{};
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -88,11 +90,13 @@ void ExpertForecast::score(const std::vector<double>& seen) {
     }
     squares[kPredictors] += square(seen[i] - mixed[i]) / mixed[i];
   }
+  const bool is_sudden = squares[kPredictors] / layers_ > kSudden * median(squares_[kPredictors]);
   for (std::size_t p = 0; p < squares_.size(); ++p) {
     squares_[p].resize(std::max(squares_[p].size(), next_ + 1));
     squares_[p][next_] = squares[p] / layers_;
   }
   next_ = (next_ + 1) % kRemembered;
+  return is_sudden;
 }
 
 void ExpertForecast::saw_step(std::span<const std::int64_t> counts) {
@@ -145,7 +149,7 @@ double ExpertForecast::step_spread() const {
 
 double ExpertForecast::prior_error() const {
   const std::vector<double>& mixed = squares_[kPredictors];
-  const double recent = mixed.empty() ? kFirstError : std::sqrt(median(mixed));
+  const double recent = std::sqrt(median(mixed));
   if (steps_ == 0) {
     return recent;
   }

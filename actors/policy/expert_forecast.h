@@ -2,7 +2,8 @@
 // running mean) are mixed by how well each foretold recent windows. Steps of the window under way
 // count by how sure they are: a mean of few steps is noisy, and the forecast is as wrong as it
 // recently was or as these steps show it to be, whichever is more. So a change of domain is
-// followed within a few steps, and without one noise is not.
+// followed within a few steps, and without one noise is not. After a window that was much further
+// from its forecast than others, what was before is forgotten.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ class ExpertForecast {
   std::vector<double> parts_of(std::span<const std::int64_t> counts) const;
   std::array<double, kPredictors> weights() const;
   std::vector<double> prior() const;
-  void score(const std::vector<double>& seen);
+  bool score(const std::vector<double>& seen);
   double prior_error() const;
 
   std::int32_t layers_;
@@ -45,7 +46,7 @@ class ExpertForecast {
   // Errors squared of each predictor, then of their mix, in the last windows, in turn. Medians
   // count: a change of domain says little of how predictors do before and after it.
   std::array<std::vector<double>, kPredictors + 1> squares_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 1;  // place 0 has what is assumed before the first window
 
   // Of the window under way.
   std::int64_t steps_ = 0;

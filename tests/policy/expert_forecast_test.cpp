@@ -57,6 +57,15 @@ TEST_CASE("a change of domain is followed after a few steps, noise is not") {
   CHECK(changed.error() < 0.05);
 }
 
+TEST_CASE("after a window of another domain the windows before it say nothing") {
+  ExpertForecast forecast(1, 2);
+  for (int window = 0; window < 20; ++window) {  // the mean foretells best
+    forecast.saw_window(Counts{window % 2 == 0 ? 900 : 1'100, 1'000});
+  }
+  forecast.saw_window(Counts{3'000, 1'000});
+  CHECK(forecast.loads()[0] == doctest::Approx(0.75).epsilon(0.001));
+}
+
 TEST_CASE("the error is what forecasts were wrong by, the spread what steps differ by") {
   ExpertForecast forecast(1, 2);
   for (int window = 0; window < 30; ++window) {
