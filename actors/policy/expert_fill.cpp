@@ -108,28 +108,38 @@ void ExpertFill::grow_forest() {
 }
 
 void ExpertFill::order_visits() {
-  Edges at_rank(ranks_);
+  std::vector<std::int32_t> first(ranks_ + 1, 0);  // of each rank in at_rank, and the end
+  for (const Edge& edge : edges_) {
+    first[edge.rank + 1] += edge.in_forest ? 1 : 0;
+  }
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::int32_t> at_rank(first.back());
+  std::vector<std::int32_t> next(first.begin(), first.end() - 1);
   for (std::int32_t e = 0; e < std::ssize(edges_); ++e) {
     if (edges_[e].in_forest) {
-      at_rank[edges_[e].rank].emplace_back(owner_[e], e);
+      at_rank[next[edges_[e].rank]++] = e;
     }
   }
   std::vector<bool> seen(ranks_, false);
   for (std::int32_t root = 0; root < ranks_; ++root) {
     if (!seen[root]) {
       seen[root] = true;
-      visit_tree(root, at_rank, seen);
+      visit_tree(root, first, at_rank, seen);
     }
   }
   std::reverse(visits_.begin(), visits_.end());
 }
 
 // Breadth first: a tree has one way to each, so a rank that was seen is where its expert hangs.
-void ExpertFill::visit_tree(std::int32_t root, const Edges& at_rank, std::vector<bool>& seen) {
+void ExpertFill::visit_tree(std::int32_t root,
+                            std::span<const std::int32_t> first,
+                            std::span<const std::int32_t> at_rank,
+                            std::vector<bool>& seen) {
   std::vector<std::pair<std::int32_t, std::int32_t>> queue{{root, -1}};  // rank, expert above it
   for (std::size_t next = 0; next < queue.size(); ++next) {
     const auto [rank, above] = queue[next];
-    for (const auto& [multiple, up] : at_rank[rank]) {
+    for (const std::int32_t up : at_rank.subspan(first[rank], first[rank + 1] - first[rank])) {
+      const std::int32_t multiple = owner_[up];
       if (multiple == above) {
         continue;
       }

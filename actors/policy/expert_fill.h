@@ -64,12 +64,13 @@ class ExpertFill {
     bool is_rank = false;
   };
 
-  using Edges = std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>>;
-
   void find_replicas(const ExpertShape& shape, std::span<const std::int32_t> expert_at);
   void grow_forest();
   void order_visits();
-  void visit_tree(std::int32_t root, const Edges& at_rank, std::vector<bool>& seen);
+  void visit_tree(std::int32_t root,
+                  std::span<const std::int32_t> first,
+                  std::span<const std::int32_t> at_rank,
+                  std::vector<bool>& seen);
   void find_shares(const ExpertShape& shape, std::span<const double> forecast);
   std::int64_t begin(std::span<const std::int32_t> counts, std::span<std::int32_t> tokens);
   void give_shares(std::span<const std::int32_t> counts);

@@ -135,21 +135,21 @@ std::vector<std::int32_t> new_names(const ExpertShape& shape,
                                     Placement to,
                                     std::int32_t first,
                                     std::int32_t ranks) {
+  const ReplicaIndex had(shape, from);
   std::vector<std::int32_t> cost(static_cast<std::size_t>(ranks) * ranks, 0);
-  for (std::int32_t old = 0; old < ranks; ++old) {
-    std::vector<bool> held(shape.experts, false);
-    for (const std::int32_t expert : rank_slots(shape, from, first + old)) {
-      if (expert != kEmptySlot) {
-        held[expert] = true;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const Placement wanted = rank_slots(shape, to, first + rank);
+    for (std::size_t slot = 0; slot < wanted.size(); ++slot) {
+      if (wanted[slot] == kEmptySlot || holds(wanted.first(slot), wanted[slot])) {
+        continue;
       }
-    }
-    for (std::int32_t rank = 0; rank < ranks; ++rank) {
-      const Placement wanted = rank_slots(shape, to, first + rank);
-      for (std::size_t slot = 0; slot < wanted.size(); ++slot) {
-        const std::int32_t expert = wanted[slot];
-        const bool stays =
-            expert != kEmptySlot && held[expert] && !holds(wanted.first(slot), expert);
-        cost[static_cast<std::size_t>(rank) * ranks + old] -= stays ? 1 : 0;
+      std::int32_t before = -1;
+      for (const std::int32_t from_slot : had.slots_of(wanted[slot])) {
+        const std::int32_t old = shape.rank_of(from_slot) - first;
+        if (old != before && old >= 0 && old < ranks) {
+          --cost[static_cast<std::size_t>(rank) * ranks + old];
+        }
+        before = old;
       }
     }
   }
