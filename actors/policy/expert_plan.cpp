@@ -39,7 +39,6 @@ class OwnPlanner : public ExpertPlanner {
 
   ExpertPlan plan_layer(const Layer& layer) const override;
   double cost(const ExpertPlan& plan) const;
-  bool is_better(const ExpertPlan& plan, const ExpertPlan& than) const;
 
   ExpertForecast forecast_;
 };
@@ -53,12 +52,6 @@ double OwnPlanner::cost(const ExpertPlan& plan) const {
   const double move = across * costs.across_ns + (1 - across) * costs.inside_ns;
   return plan.imbalance * costs.layer_ns * costs.steps +
          static_cast<double>(plan.moves.most_of_rank) * move;
-}
-
-bool OwnPlanner::is_better(const ExpertPlan& plan, const ExpertPlan& than) const {
-  const bool may_cross = plan.moves.across_nodes <= than.moves.across_nodes ||
-                         plan.imbalance * (1 + setup_.costs.across_gain) < plan.imbalance_before;
-  return may_cross && cost(plan) < cost(than);
 }
 
 ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
@@ -78,7 +71,7 @@ ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
     ExpertPlan plan{std::move(expert_at), change, {}, before, 0};
     plan.moves = moves_between(shape, current, plan.expert_at);
     plan.imbalance = risk.of(plan.expert_at);
-    if (is_better(plan, best)) {
+    if (cost(plan) < cost(best)) {
       best = std::move(plan);
     }
   };
@@ -88,14 +81,14 @@ ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
            setup_.costs.inside_ns;
   };
   const bool has_one_node = shape.ranks <= shape.node_ranks;
-  const bool may_cross = before > 1 + setup_.costs.across_gain;
+  const auto may_cross = [&] { return best.imbalance > 1 + setup_.costs.across_above; };
   if (gain() > 1) {
     consider(refine_experts(shape, current, risk, true), ExpertChange::kRefinedInside);
   }
-  if (!has_one_node && may_cross && gain() > 1) {
-    consider(refine_experts(shape, current, risk, false), ExpertChange::kRefined);
+  if (!has_one_node && may_cross() && gain() > 1) {
+    consider(refine_experts(shape, best.expert_at, risk, false), ExpertChange::kRefined);
   }
-  if (gain() > shape.slots && (has_one_node || may_cross)) {
+  if (gain() > shape.slots && (has_one_node || may_cross())) {
     consider(keep_slots(shape, current, pack_experts(shape, loads), false),
              ExpertChange::kRepacked);
   }

@@ -15,7 +15,8 @@ namespace {
 constexpr int kRounds = 8;
 constexpr int kSwaps = 8;             // in a round
 constexpr int kIdle = 2;              // rounds without less risk, then no more
-constexpr double kTolerated = 0.003;  // above the mean, of a rank
+constexpr double kTolerated = 0.002;  // above the mean, of a rank: a split leaves that, too
+constexpr double kSwapGain = 0.0005;  // of the mean rank
 constexpr double kGuard = 2;          // deviations of a rank's load
 constexpr double kMostGuard = 0.5;    // of what has several places
 constexpr double kHot = 0.6;          // of a rank's load, in one replica: another would help
@@ -81,7 +82,8 @@ class Refinement {
   std::vector<double> level_;           // of each rank, in those tokens
 };
 
-// A round may do harm: what was best is kept.
+// A round may do harm: what was best is kept. Where one expert alone fills the fullest rank, rounds
+// still relieve the next ones.
 SlotExperts Refinement::refine() {
   for (std::int32_t i = 0; i < shape_.ranks && give_replica(); ++i) {
   }
@@ -94,7 +96,7 @@ SlotExperts Refinement::refine() {
     fill.move_singles(at_);
     const double fullest = level_ranks(fill);
     idle = fullest < least ? 0 : idle + 1;
-    if (fullest < least) {
+    if (fullest <= least) {
       least = fullest;
       best = at_;
     }
@@ -200,13 +202,17 @@ bool Refinement::give_replica() {
 // False: there was none.
 bool Refinement::swap_round() {
   const double mean = std::accumulate(level_.begin(), level_.end(), 0.0) / shape_.ranks;
-  std::vector<std::int32_t> order(shape_.ranks);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [this](std::int32_t a, std::int32_t b) {
-    return level_[a] > level_[b];
+  std::vector<std::int32_t> full;
+  for (std::int32_t rank = 0; rank < shape_.ranks; ++rank) {
+    if (level_[rank] > mean * (1 + kTolerated)) {
+      full.push_back(rank);
+    }
+  }
+  std::sort(full.begin(), full.end(), [this](std::int32_t a, std::int32_t b) {
+    return level_[a] != level_[b] ? level_[a] > level_[b] : a < b;
   });
   int swaps = 0;
-  for (const std::int32_t rank : order) {
+  for (const std::int32_t rank : full) {
     if (swaps == kSwaps || level_[rank] <= mean * (1 + kTolerated)) {
       break;
     }
@@ -229,7 +235,7 @@ std::vector<std::int32_t> Refinement::singles_of(std::int32_t rank) const {
 // both, so most ranks need no look at their experts.
 bool Refinement::relieve(std::int32_t rank, double mean) {
   const std::vector<std::int32_t> own = singles_of(rank);
-  Swap best{.after = level_[rank] - mean * kTolerated};
+  Swap best{.after = level_[rank] - mean * kSwapGain};
   for (std::int32_t other = first_near(rank); other < end_near(rank); ++other) {
     if (other != rank) {
       best = better_swap(own, rank, other, best);

@@ -108,12 +108,21 @@ TEST_CASE("nothing is moved that takes longer than it saves") {
   CHECK(plan.change == ExpertChange::kKept);
 }
 
-TEST_CASE("nothing comes from another node when that is not much better") {
+TEST_CASE("nothing comes from another node where ranks are nearly level") {
   const ExpertPlan plan =
-      replanned(drawn_loads(384, 1), drawn_loads(384, 2), {.steps = 1e9, .across_gain = 10});
+      replanned(drawn_loads(384, 1), drawn_loads(384, 2), {.steps = 1e9, .across_above = 10});
   CHECK(plan.change == ExpertChange::kRefinedInside);
   CHECK(plan.moves.across_nodes == 0);
   CHECK(plan.imbalance < plan.imbalance_before);
+}
+
+TEST_CASE("nothing comes from another node that saves less than its price") {
+  const auto moved = [](double across_ns) {
+    return replanned(drawn_loads(384, 1), drawn_loads(384, 2), {.across_ns = across_ns}).moves;
+  };
+  CHECK(moved(376'000).across_nodes > 0);
+  CHECK(moved(1e12).across_nodes == 0);
+  CHECK(moved(1e12).slots > 0);
 }
 
 TEST_CASE("the alarm sounds after steps that were too uneven for long, then waits again") {

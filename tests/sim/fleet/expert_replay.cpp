@@ -34,7 +34,6 @@ class Replay {
 ExpertPlanSetup plan_setup(const ExpertLoads& loads, const ExpertReplaySetup& setup) {
   ExpertPlanSetup plan{setup.shape, loads.layers, {}, 1};
   plan.costs.steps = static_cast<double>(setup.window_steps);
-  plan.costs.across_gain = setup.across_gain;
   // Half of a step's time is in experts.
   plan.costs.layer_ns = setup.step_s * 1e9 / 2 / loads.layers;
   return plan;

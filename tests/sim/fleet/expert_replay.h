@@ -19,7 +19,6 @@ struct ExpertReplaySetup {
   const ExpertSplitRow* split = nullptr;
   std::int64_t window_steps = 500;
   double step_s = 0.020;
-  double across_gain = 0.05;     // see ExpertPlanCosts
   std::int32_t react_after = 4;  // steps of a window, if they were worse than:
   double alarm = 1.03;           // on average over layers
 };
