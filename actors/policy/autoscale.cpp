@@ -226,7 +226,7 @@ class ReactiveScaler final : public Autoscaler {
 
 constexpr AutoscaleRow kRows[] = {
     {"ours",
-     "trend, and other days where they are nearer; enough for nine of ten surprises",
+     "trend, and other days where they are nearer; enough for twice the surprise of late",
      [](const ScaleTiming& timing,
         std::span<const PoolShape> shapes) -> std::unique_ptr<Autoscaler> {
        return std::make_unique<ForecastScaler>(timing, shapes, SeasonUse::kWhereNearer);

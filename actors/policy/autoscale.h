@@ -1,6 +1,6 @@
 // How many units each role has: enough to be busy for the target share of the time with the work
-// that is expected when a machine asked for now is up, and below the limit with nine of ten
-// surprises. More at once, fewer when fewer would have done for a while; whole units; a unit that
+// that is expected when a machine asked for now is up, and below the limit with twice the surprise
+// of late. More at once, fewer when fewer would have done for a while; whole units; a unit that
 // another role has to spare comes first where the hardware allows. Work is predicted ns.
 #pragma once
 
@@ -51,7 +51,7 @@ struct ScaleDecision {
   std::int64_t units = 0;  // to have
   ScaleReason reason = ScaleReason::kEnough;
   std::int64_t expected_ns = 0;  // work a second when a unit asked for now is up
-  int margin_permille = 0;       // that a tenth of all demands exceeded it by
+  int margin_permille = 0;       // by which more may come, as recent surprises were
 };
 
 // Units that change role; the decisions count them in already.

@@ -2,6 +2,7 @@
 #include "actors/policy/demand_forecast.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "schemas/check.h"
 
@@ -12,9 +13,13 @@ constexpr double kForget = 0.998;   // of errors, a bucket: half in six hours of
 constexpr std::size_t kSmooth = 2;  // buckets on each side of one of another day
 constexpr double kMostRise = 4;     // that another day may predict: it may have had a hole
 constexpr std::size_t kDaysAWeek = 7;
-// The margin moves until a tenth of all demands are above it.
-constexpr double kStep = 0.002;
-constexpr double kAbove = 0.1;
+constexpr double kDamped = 0.6;  // of a trend goes on until the horizon: most end or turn
+// Surprises come in clusters: recent ones count for ten buckets or so, and none counts for more
+// than these, or a load that was cut off and came back would scare for long.
+constexpr double kNewest = 0.1;
+constexpr double kMostBelow = -0.3;  // of what was expected
+constexpr double kMostAbove = 0.5;
+constexpr double kDeviations = 2;
 
 double mean_around(const std::deque<double>& past, std::size_t place) {
   double sum = 0;
@@ -47,7 +52,7 @@ void DemandForecast::follow(Trend& t, double demand) const {
   const double predicted = before + t.trend;
   t.level = t.level_gain * demand + (1 - t.level_gain) * predicted;
   t.trend = t.trend_gain * (t.level - before) + (1 - t.trend_gain) * t.trend;
-  const double ahead = t.level + t.trend * span_.horizon;
+  const double ahead = t.level + kDamped * t.trend * span_.horizon;
   t.guess.make(std::max({ahead, t.level, 0.0}));
 }
 
@@ -67,18 +72,23 @@ const DemandForecast::Trend& DemandForecast::nearest() const {
   });
 }
 
-void DemandForecast::learn_margin(double demand) {
+void DemandForecast::learn_surprise(double demand) {
   if (made_.size() < static_cast<std::size_t>(span_.horizon)) {
     return;
   }
-  const bool above = demand > made_.front() * (1 + margin_);
-  margin_ = std::clamp(margin_ + kStep * ((above ? 1 : 0) - kAbove), 0.0, 1.0);
+  const double above = made_.front() > 0 ? demand / made_.front() - 1 : 0;
+  const double counted = std::clamp(above, kMostBelow, kMostAbove);
+  surprise_ += kNewest * (counted * counted - surprise_);
   made_.pop_front();
+}
+
+int DemandForecast::margin_permille() const {
+  return static_cast<int>(kDeviations * std::sqrt(surprise_) * 1'000);
 }
 
 void DemandForecast::observe(double demand) {
   const auto horizon = static_cast<std::size_t>(span_.horizon);
-  learn_margin(demand);
+  learn_surprise(demand);
   for (Trend& trend : trends_) {
     trend.guess.judge(demand, horizon);
     follow(trend, demand);

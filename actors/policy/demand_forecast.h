@@ -1,7 +1,7 @@
 // What a role will be asked for after the time that machines need to come up. Level and trend
-// (Holt) with three gains, of which the one counts that was nearest of late: load that moves
-// smoothly is followed closely, noisy load is smoothed. What a day and a week before followed the
-// same minute counts, too, where that was nearer than the trend; the largest is expected.
+// (Holt, damped) with three gains, of which the one counts that was nearest of late: load that
+// moves smoothly is followed closely, noisy load is smoothed. What a day and a week before followed
+// the same minute counts, too, where that was nearer than the trend; the largest is expected.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ class DemandForecast {
   // The most that is expected until the horizon.
   double expected() const { return made_.empty() ? 0 : made_.back(); }
 
-  // Nine of ten demands were no more than this above what was expected, 1/1000.
-  int margin_permille() const { return static_cast<int>(margin_ * 1'000); }
+  // By how much of what was expected demands may exceed it: two deviations of recent ones, 1/1000.
+  int margin_permille() const;
 
  private:
   // A way to forecast: what it said lately, and how far from that the truth was.
@@ -64,14 +64,14 @@ class DemandForecast {
   void follow(Trend& trend, double demand) const;
   std::optional<double> repeat(const Season& season, double level) const;
   const Trend& nearest() const;
-  void learn_margin(double demand);
+  void learn_surprise(double demand);
 
   ForecastSpan span_;
   std::array<Trend, 3> trends_{{{.8, .4}, {.5, .15}, {.25, .05}}};
   std::vector<Season> seasons_;  // a day, a week
   std::deque<double> past_;      // demands, a week and what smooths it
-  std::deque<double> made_;      // what was expected, for the margin
-  double margin_ = 0;
+  std::deque<double> made_;      // what was expected, to be compared
+  double surprise_ = 0;          // mean square of recent ones, in parts of what was expected
 };
 
 }  // namespace shoal
