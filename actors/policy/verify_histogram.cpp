@@ -11,8 +11,6 @@
 namespace shoal {
 namespace {
 
-static_assert(DraftHistogram::kBuckets == 256, "a bucket fits a byte");
-
 // Not a number, too: 0.
 float chance_of(float confidence) {
   return confidence > 0 ? std::min(confidence, 1.0F) : 0.0F;
@@ -39,37 +37,39 @@ void sort_by_slack(std::vector<std::size_t>& order, std::span<const DraftedReque
   });
 }
 
-// Buckets of the drafts of requests that are in time.
+// Buckets of the drafts of requests that are in time; of late ones kNone.
 struct CurrentDrafts {
-  std::vector<std::uint8_t> buckets;
-  std::vector<std::size_t> ends;  // of each request in `buckets`
+  // Beyond all buckets: there is no such draft.
+  static constexpr std::uint16_t kNone = DraftHistogram::kBuckets;
+
+  std::vector<std::array<std::uint16_t, kMostDrafts>> buckets;  // of each request
   std::array<std::uint32_t, DraftHistogram::kBuckets> counts{};
   std::vector<std::size_t> late;
 
-  explicit CurrentDrafts(std::span<const DraftedRequest> requests) {
-    buckets.reserve(requests.size() * kMostDrafts);
-    ends.reserve(requests.size());
+  explicit CurrentDrafts(std::span<const DraftedRequest> requests) : buckets(requests.size()) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      is_late(requests[i]) ? late.push_back(i) : add(requests[i]);
-      ends.push_back(buckets.size());
+      buckets[i].fill(kNone);
+      is_late(requests[i]) ? late.push_back(i) : add(requests[i], buckets[i]);
     }
   }
 
-  void add(const DraftedRequest& request) {
+  void add(const DraftedRequest& request, std::array<std::uint16_t, kMostDrafts>& own) {
     float chance = 1;
     for (int j = 0; j < drafts_of(request); ++j) {
-      chance *= chance_of(request.confidence[static_cast<std::size_t>(j)]);
-      buckets.push_back(static_cast<std::uint8_t>(bucket_of(chance)));
-      ++counts[buckets.back()];
+      const auto place = static_cast<std::size_t>(j);
+      chance *= chance_of(request.confidence[place]);
+      own[place] = static_cast<std::uint16_t>(bucket_of(chance));
+      ++counts[own[place]];
     }
   }
 
-  std::vector<std::uint8_t>::const_iterator begin_of(std::size_t request) const {
-    return buckets.begin() + static_cast<std::ptrdiff_t>(request == 0 ? 0 : ends[request - 1]);
-  }
-
-  std::vector<std::uint8_t>::const_iterator end_of(std::size_t request) const {
-    return buckets.begin() + static_cast<std::ptrdiff_t>(ends[request]);
+  // Drafts of a request in buckets before `end`: the first ones, as chances fall.
+  std::uint8_t before(std::size_t request, std::size_t end) const {
+    int count = 0;
+    for (const std::uint16_t bucket : buckets[request]) {
+      count += bucket < end ? 1 : 0;
+    }
+    return static_cast<std::uint8_t>(count);
   }
 };
 
@@ -96,10 +96,8 @@ std::vector<std::size_t> fill_before(std::size_t last,
     if (is_late(requests[i])) {
       continue;
     }
-    const auto begin = drafts.begin_of(i);
-    const auto end = std::lower_bound(begin, drafts.end_of(i), last);
-    lengths[i] = static_cast<std::uint8_t>(end - begin);
-    if (end != drafts.end_of(i) && *end == last) {
+    lengths[i] = drafts.before(i, last);
+    if (drafts.before(i, last + 1) > lengths[i]) {
       others.push_back(i);
     }
   }
@@ -137,9 +135,8 @@ void fill_by_chance(std::int64_t room,
     room -= drafts.counts[last++];
   }
   for (const std::size_t i : fill_before(last, drafts, requests, lengths)) {
-    const auto begin = drafts.begin_of(i) + lengths[i];
-    const auto in_last = std::upper_bound(begin, drafts.end_of(i), last) - begin;
-    const auto taken = std::min<std::int64_t>(in_last, room);
+    const std::int64_t in_last = drafts.before(i, last + 1) - lengths[i];
+    const std::int64_t taken = std::min(in_last, room);
     lengths[i] = static_cast<std::uint8_t>(lengths[i] + taken);
     room -= taken;
   }
