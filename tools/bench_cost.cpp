@@ -1,6 +1,8 @@
 // shoal bench cost: how well the cost model predicts steps of this machine: of shapes that it has
 // not seen, and of a served load while it learns.
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -25,7 +27,7 @@ namespace {
 struct BenchCostOptions {
   std::string model;
   int repeats = 5;       // of each shape; the median counts
-  bool wall = false;     // time of the wall, not of the computing thread
+  int seconds = 300;     // no further shape is begun after so many
   bool verbose = false;  // a row a shape
   std::string record;    // file that gets the recorded times
   int live = 0;          // requests that are served instead; 0: none
@@ -39,8 +41,11 @@ double milliseconds_of(Nanos time) {
   return static_cast<double>(time.count()) * 1e-6;
 }
 
-double error_of(const CostFit& fit, const RecordedStep& step) {
-  const auto took = static_cast<double>(step.took.count());
+// The thread's time or the wall's.
+using Clock = Nanos RecordedStep::*;
+
+double error_of(const CostFit& fit, const RecordedStep& step, Clock clock) {
+  const auto took = static_cast<double>((step.*clock).count());
   const auto predicted = static_cast<double>(fit.model().step(step.shape.work()).count());
   return (predicted > took ? predicted - took : took - predicted) / took;
 }
@@ -51,12 +56,12 @@ bool is_held_out(std::size_t i) {
   return (i + i / 2) % 2 != 0;
 }
 
-CostFit fit_half(const std::vector<RecordedStep>& steps) {
+CostFit fit_half(const std::vector<RecordedStep>& steps, Clock clock) {
   CostFit fit(CostCoefficients{.step = Nanos{500'000}, .row_ps = 150'000'000, .pair_fs = 100'000});
   for (int pass = 0; pass < kPasses; ++pass) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (!is_held_out(i)) {
-        fit.add(steps[i].shape.work(), steps[i].took);
+        fit.add(steps[i].shape.work(), steps[i].*clock);
       }
     }
   }
@@ -66,20 +71,24 @@ CostFit fit_half(const std::vector<RecordedStep>& steps) {
 void print_shapes(const std::string& stage,
                   const std::vector<RecordedStep>& steps,
                   const CostFit& fit,
+                  Clock clock,
                   bool json) {
   FigureTable table("cost-shapes",
                     {"stage", "half"},
                     {"runs", "rows", "start", "deep", "ms", "predicted_ms", "error_percent"});
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const StepShape& shape = steps[i].shape;
+    if (steps[i].wall == Nanos{0}) {
+      continue;
+    }
     table.add({stage, is_held_out(i) ? "held out" : "fitted"},
               {static_cast<double>(shape.runs),
                static_cast<double>(shape.rows),
                static_cast<double>(shape.start),
                static_cast<double>(shape.deep),
-               milliseconds_of(steps[i].took),
+               milliseconds_of(steps[i].*clock),
                milliseconds_of(fit.model().step(shape.work())),
-               100 * error_of(fit, steps[i])},
+               100 * error_of(fit, steps[i], clock)},
               2);
   }
   table.print(json);
@@ -96,22 +105,32 @@ struct Half {
     worst = std::max(worst, error);
   }
 
-  double mean() const { return sum / steps; }
+  double mean() const { return steps > 0 ? sum / steps : 0; }
 };
 
-void judge(const std::string& stage,
+struct Judged {
+  std::string stage;
+  std::string clock;
+  Clock time;
+};
+
+void judge(const Judged& by,
            const std::vector<RecordedStep>& steps,
+           int times,
            const BenchCostOptions& o,
            FigureTable& table) {
-  const CostFit fit = fit_half(steps);
+  const CostFit fit = fit_half(steps, by.time);
   Half fitted;
   Half held_out;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    (is_held_out(i) ? held_out : fitted).add(error_of(fit, steps[i]));
+    if (steps[i].wall > Nanos{0}) {
+      (is_held_out(i) ? held_out : fitted).add(error_of(fit, steps[i], by.time));
+    }
   }
   const CostCoefficients& k = fit.model().coefficients();
-  table.add({stage},
-            {held_out.steps,
+  table.add({by.stage, by.clock},
+            {static_cast<double>(times),
+             held_out.steps,
              100 * fitted.mean(),
              100 * held_out.mean(),
              100 * held_out.worst,
@@ -123,7 +142,7 @@ void judge(const std::string& stage,
              static_cast<double>(k.deep_pair_fs) * 1e-6},
             2);
   if (o.verbose) {
-    print_shapes(stage, steps, fit, o.json);
+    print_shapes(by.stage + ", " + by.clock, steps, fit, by.time, o.json);
   }
 }
 
@@ -131,6 +150,9 @@ Result<void> write_record(const std::vector<RecordedStep>& steps, const std::str
   std::ofstream file(path);
   for (const RecordedStep& step : steps) {
     const StepShape& s = step.shape;
+    if (step.wall == Nanos{0}) {
+      continue;
+    }
     file << (s.decode ? "decode " : "prefill ") << s.runs << ' ' << s.rows << ' ' << s.start << ' '
          << (s.decode ? 0 : s.deep) << ' ' << step.took.count() << '\n';
   }
@@ -144,13 +166,20 @@ Result<void> bench_shapes(const BenchCostOptions& o) {
   config.sequences = kRecorderSequences;
   config.kv_blocks = kRecorderBlocks;
   TRY(const auto device, kernels::open_device("cpu", config));
-  TRY(const auto steps, record_steps(device->backend(), o.repeats, o.wall));
+  std::fprintf(stderr,
+               "bench cost: %zu shapes, %d times each, for %d s at most\n",
+               step_shapes().size(),
+               o.repeats,
+               o.seconds);
+  TRY(const Record record,
+      record_steps(device->backend(), o.repeats, std::chrono::seconds(o.seconds)));
   if (!o.record.empty()) {
-    TRY_VOID(write_record(steps, o.record));
+    TRY_VOID(write_record(record.steps, o.record));
   }
   FigureTable table("cost",
-                    {"stage"},
-                    {"held_out",
+                    {"stage", "clock"},
+                    {"times",
+                     "held_out",
                      "fitted_mape_percent",
                      "mape_percent",
                      "worst_percent",
@@ -162,12 +191,14 @@ Result<void> bench_shapes(const BenchCostOptions& o) {
                      "deep_pair_ns"});
   for (const bool decode : {false, true}) {
     std::vector<RecordedStep> of_stage;
-    for (const RecordedStep& step : steps) {
+    for (const RecordedStep& step : record.steps) {
       if (step.shape.decode == decode) {
         of_stage.push_back(step);
       }
     }
-    judge(decode ? "decode" : "prefill", of_stage, o, table);
+    const std::string stage = decode ? "decode" : "prefill";
+    judge({stage, "thread", &RecordedStep::took}, of_stage, record.times, o, table);
+    judge({stage, "wall", &RecordedStep::wall}, of_stage, record.times, o, table);
   }
   table.print(o.json);
   return {};
@@ -251,19 +282,26 @@ void add_bench_cost(CLI::App& bench, int& status) {
       cost->add_option("--repeats", o.repeats, "of each shape, the median counts")
           ->check(CLI::Range(1, 1000))
           ->capture_default_str();
-  CLI::Option* wall =
-      cost->add_flag("--wall", o.wall, "time of the wall, not of the computing thread");
+  CLI::Option* seconds =
+      cost->add_option("--seconds", o.seconds, "record for so long at most, repeating less often")
+          ->check(CLI::Range(1, 86'400))
+          ->capture_default_str();
   CLI::Option* verbose = cost->add_flag("--verbose", o.verbose, "a row a shape");
   CLI::Option* record = cost->add_option("--record", o.record, "file that gets the recorded times")
                             ->check(not_empty());
   cost->add_option("--live", o.live, "serve so many requests instead, and print the live error")
       ->check(CLI::Range(1, 1000000))
       ->excludes(repeats)
-      ->excludes(wall)
+      ->excludes(seconds)
       ->excludes(verbose)
       ->excludes(record);
   cost->add_flag("--json", o.json, "a line of JSON a row");
-  cost->footer("Examples:\n  shoal bench cost --verbose\n  shoal bench cost --live 300");
+  cost->footer(
+      "Errors are by the time of the computing thread, and by the clock on the wall, which runs "
+      "on\n"
+      "while other programs compute.\n\n"
+      "Examples:\n  shoal bench cost --verbose\n  shoal bench cost --seconds 30\n"
+      "  shoal bench cost --live 300");
   cost->callback([options, &status] { status = run_bench(*options); });
 }
 

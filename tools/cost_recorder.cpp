@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <numeric>
 #include <utility>
 
+#include "actors/policy/draw.h"
 #include "tools/process_ports.h"
 #include "tools/progress_bar.h"
 
@@ -23,32 +25,35 @@ TokenId token_at(const Backend& backend, Position position) {
   return static_cast<TokenId>(3 + position * 7 % (backend.shape().vocab - 3));
 }
 
-Nanos now(bool wall) {
-  if (wall) {
-    return monotonic_now().time_since_epoch();
-  }
+Nanos thread_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + Nanos{time.tv_nsec};
 }
 
-Result<Nanos> run_step(Backend& backend, std::vector<RowRun> runs, bool wall) {
+struct Took {
+  Nanos thread{0};
+  Nanos wall{0};
+};
+
+Result<Took> run_step(Backend& backend, std::vector<RowRun> runs) {
   kernels::StepPlan plan;
   plan.runs = std::move(runs);
   TRY(auto step, backend.begin(std::move(plan)));
-  const Nanos began = now(wall);
+  const Instant began = monotonic_now();
+  const Nanos thread_began = thread_time();
   backend.advance(*step);
-  const Nanos took = now(wall) - began;
+  const Took took{thread_time() - thread_began, monotonic_now() - began};
   backend.take(*step);
   return took;
 }
 
 class Recorder {
  public:
-  Recorder(Backend& backend, bool wall) : backend_(backend), wall_(wall) {}
+  explicit Recorder(Backend& backend) : backend_(backend) {}
 
   Result<void> compute_prefix();
-  Result<Nanos> time(const StepShape& shape);
+  Result<Took> time(const StepShape& shape);
 
  private:
   struct Sequence {
@@ -63,7 +68,6 @@ class Recorder {
   RowRun timed_run(const Sequence& sequence, const StepShape& shape) const;
 
   Backend& backend_;
-  bool wall_;
   std::vector<BlockId> prefix_;
 };
 
@@ -87,7 +91,7 @@ Result<void> Recorder::compute_prefix() {
     RowRun run = run_of(sequence, p, kRows);
     run.stack = Stack::kEncoder;
     run.decoder_floor = kLongest;
-    TRY_VOID(run_step(backend_, {run}, wall_));
+    TRY_VOID(run_step(backend_, {run}));
   }
   backend_.arena().give_sequence(sequence.id);
   return {};
@@ -113,7 +117,7 @@ Result<Recorder::Sequence> Recorder::open(const StepShape& shape) {
     run.stack = all ? Stack::kAll : Stack::kEncoder;
     run.encoder_floor = from;
     run.decoder_floor = all ? from : end;
-    TRY_VOID(run_step(backend_, {run}, wall_));
+    TRY_VOID(run_step(backend_, {run}));
   }
   return sequence;
 }
@@ -136,7 +140,7 @@ RowRun Recorder::timed_run(const Sequence& sequence, const StepShape& shape) con
   return run;
 }
 
-Result<Nanos> Recorder::time(const StepShape& shape) {
+Result<Took> Recorder::time(const StepShape& shape) {
   std::vector<Sequence> sequences;
   std::vector<RowRun> runs;
   for (std::int64_t i = 0; i < shape.runs; ++i) {
@@ -144,7 +148,7 @@ Result<Nanos> Recorder::time(const StepShape& shape) {
     runs.push_back(timed_run(sequence, shape));
     sequences.push_back(std::move(sequence));
   }
-  auto took = run_step(backend_, std::move(runs), wall_);
+  auto took = run_step(backend_, std::move(runs));
   for (const Sequence& sequence : sequences) {
     close(sequence);
   }
@@ -171,6 +175,42 @@ void add_prefill(std::vector<StepShape>& shapes) {
   }
 }
 
+// Of one shape.
+struct Times {
+  std::vector<Nanos> thread;
+  std::vector<Nanos> wall;
+};
+
+// Of none: 0.
+Nanos median(std::vector<Nanos> times) {
+  if (times.empty()) {
+    return Nanos{0};
+  }
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+std::vector<std::size_t> shuffled(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Draw draw(1);
+  for (std::size_t i = count; i > 1; --i) {
+    std::swap(order[i - 1], order[draw.below(i)]);
+  }
+  return order;
+}
+
+Record medians(const std::vector<StepShape>& shapes, const std::vector<Times>& times) {
+  Record record;
+  record.times = static_cast<int>(times.front().wall.size());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    record.times = std::min(record.times, static_cast<int>(times[i].wall.size()));
+    record.steps.push_back({shapes[i], median(times[i].thread), median(times[i].wall)});
+  }
+  return record;
+}
+
 }  // namespace
 
 StepWork StepShape::work() const {
@@ -193,27 +233,23 @@ std::vector<StepShape> step_shapes() {
   return shapes;
 }
 
-Result<std::vector<RecordedStep>> record_steps(Backend& backend, int repeats, bool wall) {
+Result<Record> record_steps(Backend& backend, int repeats, Nanos most) {
   const std::vector<StepShape> shapes = step_shapes();
-  std::vector<std::vector<Nanos>> times(shapes.size());
-  Recorder recorder(backend, wall);
+  const std::vector<std::size_t> order = shuffled(shapes.size());
+  std::vector<Times> times(shapes.size());
+  Recorder recorder(backend);
   TRY_VOID(recorder.compute_prefix());
+  const Instant end = monotonic_now() + most;
   ProgressBar bar("bench cost");
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-      TRY(const Nanos took, recorder.time(shapes[i]));
-      times[i].push_back(took);
-      bar.update(repeat * std::ssize(shapes) + static_cast<std::int64_t>(i) + 1,
-                 repeats * std::ssize(shapes));
-    }
+  const std::int64_t total = repeats * std::ssize(shapes);
+  for (std::int64_t run = 0; run < total && (run == 0 || monotonic_now() < end); ++run) {
+    const std::size_t i = order[static_cast<std::size_t>(run) % shapes.size()];
+    TRY(const Took took, recorder.time(shapes[i]));
+    times[i].thread.push_back(took.thread);
+    times[i].wall.push_back(took.wall);
+    bar.update(run + 1, total);
   }
-  std::vector<RecordedStep> steps;
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    const auto middle = times[i].begin() + repeats / 2;
-    std::nth_element(times[i].begin(), middle, times[i].end());
-    steps.push_back({shapes[i], *middle});
-  }
-  return steps;
+  return medians(shapes, times);
 }
 
 }  // namespace shoal::tools

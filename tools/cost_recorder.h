@@ -26,9 +26,17 @@ struct StepShape {
   StepWork work() const;
 };
 
+// Medians, by two clocks: other programs make the second longer, not the first. 0: there was no
+// time for it.
 struct RecordedStep {
   StepShape shape;
-  Nanos took{0};  // the median
+  Nanos took{0};  // by the calling thread (the device must run on it)
+  Nanos wall{0};
+};
+
+struct Record {
+  std::vector<RecordedStep> steps;  // of step_shapes(), in their order
+  int times = 0;                    // that each ran, at least
 };
 
 // Prefill of up to 1,024 rows behind up to 7,168 tokens, in one run and in several; decode of up to
@@ -40,8 +48,8 @@ inline constexpr std::int64_t kRecorderBlocks = 2'048;
 inline constexpr std::int64_t kRecorderSequences = 64;
 
 // Each shape `repeats` times, in turn with all others: what slows the machine down for a while
-// slows down one time of many shapes, not all times of one. Time of the calling thread, so that
-// other programs do not count (the device must run on it), or of the wall.
-Result<std::vector<RecordedStep>> record_steps(kernels::Backend& backend, int repeats, bool wall);
+// slows down one time of many shapes, not all times of one. No further shape is begun after `most`;
+// shapes come in a shuffled order, so that what is left out is of all kinds.
+Result<Record> record_steps(kernels::Backend& backend, int repeats, Nanos most);
 
 }  // namespace shoal::tools

@@ -35,6 +35,14 @@ class Policies(unittest.TestCase):
         self.assertEqual(list(rows), ["random", "least_kv"])
         self.assertGreater(rows["random"]["placement_ns"], 0)
 
+    def test_cost_is_judged_by_two_clocks_and_ends_in_time(self):
+        done = run("bench", "cost", "--seconds", "1", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("157 shapes, 5 times each, for 1 s at most", done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(row["stage"], row["clock"]) for row in rows],
+                         [(stage, clock) for stage in ("prefill", "decode") for clock in ("thread", "wall")])
+
     def test_what_cannot_be_measured_is_refused_in_one_line(self):
         for arguments, word in ((["decode"], "--trace or --cost"), (["vision", "--cost", "--policies", "best"], "best"),
                                 (["vision", "--trace", AGENTIC], "image_tokens")):
