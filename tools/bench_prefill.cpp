@@ -32,6 +32,7 @@ struct BenchPrefillOptions {
   int seeds = 5;
   std::int64_t cold = 0;   // rows of a cold prompt that every instance gets first; 0: none
   bool uncertain = false;  // old reports, wrong predictions
+  int split_sync_us = 0;   // of ranks that share a prompt, a step; 0: none do
   bool cost = false;       // time of a placement instead
   bool json = false;
 };
@@ -84,6 +85,7 @@ Figures measure(const std::vector<sim::PrefillRequest>& requests,
       trial.error = kWrong;
     }
     trial.cold_rows = o.cold;
+    trial.limits.split_sync = std::chrono::microseconds(o.split_sync_us);
     figures.add(sim::replay_prefill(requests, trial), 1.0 / o.seeds);
   }
   return figures;
@@ -204,6 +206,12 @@ void add_bench_prefill(CLI::App& bench, int& status) {
       ->check(CLI::Range(0, 100000));
   prefill->add_option("--cold", o.cold, "tokens of a cold prompt that every instance gets first")
       ->check(CLI::Range(0, kMostTokens));
+  prefill
+      ->add_option("--split-sync-us",
+                   o.split_sync_us,
+                   "ranks that would wait share long prompts, for so long an exchange in each step; "
+                   "0: none do")
+      ->check(CLI::Range(0, 1'000'000));
   prefill->add_option("--seeds", o.seeds, "runs whose mean is taken")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

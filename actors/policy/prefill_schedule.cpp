@@ -262,7 +262,7 @@ PrefillChunk PrefillSchedule::put(PrefillJob& job,
   const Nanos cost = cost_of(job, rows);
   room.planned[rank] += starts ? cost : Nanos{0};
   room.load[rank] += cost;
-  return {job.request, job.attempt, rank, rows, starts, job.blocks, cost};
+  return {job.request, job.attempt, rank, rows, starts, job.blocks, cost, job.done};
 }
 
 // All ranks take as long as the longest: what the others would wait, they work.
@@ -284,6 +284,60 @@ void PrefillSchedule::level(std::vector<PrefillChunk>& chunks, Room& room) {
       chunks.push_back(*chunk);
     }
   }
+  if (limits_.split_sync > Nanos{0}) {
+    share(longest, chunks, room);
+  }
+}
+
+// It pays where a rank would wait: all that it works is won, but for the exchange.
+void PrefillSchedule::share(Nanos longest, std::vector<PrefillChunk>& chunks, Room& room) const {
+  for (std::size_t r = 0; r < room.ranks.size(); ++r) {
+    const Nanos spare = longest - room.load[r] - limits_.split_sync;
+    if (!room.ranks[r].alive || spare < limits_.split_sync) {
+      continue;
+    }
+    if (const auto chunk = next_piece(r, spare, chunks)) {
+      room.load[r] += chunk->cost;
+      chunks.push_back(*chunk);
+    }
+  }
+}
+
+// Of the prompt of another rank that has most left behind this step.
+std::optional<PrefillChunk> PrefillSchedule::next_piece(
+    std::size_t rank, Nanos spare, const std::vector<PrefillChunk>& chunks) const {
+  const PrefillJob* longest = nullptr;
+  Position from = 0;
+  Nanos most{0};
+  for (const PrefillJob& job : jobs_) {
+    Position end = job.done;
+    bool runs_here = false;
+    for (const PrefillChunk& chunk : chunks) {
+      const bool is_own = chunk.request == job.request && chunk.attempt == job.attempt;
+      end += is_own ? chunk.rows : 0;
+      runs_here = runs_here || (is_own && chunk.rank == rank);
+    }
+    const Nanos left = prefill_left(cost_, job.span, end);
+    if (end > job.done && !runs_here && left > most) {
+      longest = &job;
+      from = end;
+      most = left;
+    }
+  }
+  if (longest == nullptr) {
+    return std::nullopt;
+  }
+  const std::int64_t rows = fit_prefill(cost_, longest->span, from, spare);
+  const Nanos cost = prefill_cost(cost_, longest->span, from, rows);
+  if (cost > spare) {
+    return std::nullopt;
+  }
+  return PrefillChunk{.request = longest->request,
+                      .attempt = longest->attempt,
+                      .rank = rank,
+                      .rows = rows,
+                      .cost = cost + limits_.split_sync,
+                      .first = from};
 }
 
 // One more chunk that fits: of what has begun there, else of the shortest class that waits.

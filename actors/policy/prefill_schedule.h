@@ -4,6 +4,9 @@
 // a long prompt holds at most its class's quota of a step. New requests are placed longest first on
 // the rank with least load (LPT); a started one stays where its KV is.
 //
+// Where ranks may share a prompt (`split_sync`), those that would wait for the longest take the
+// rows that come next in a long one, in the same step: it is through sooner, and no step is longer.
+//
 // A request starts only when its worst case of KV fits on a rank. Who fits may pass who does not,
 // until somebody has waited for longer than `kv_patience`: then nobody starts before him.
 #pragma once
@@ -44,6 +47,7 @@ struct PrefillChunk {
   bool starts = false;  // first chunk: the rank reserves `blocks` and a sequence slot
   std::int64_t blocks = 0;
   Nanos cost{0};
+  Position first = 0;  // row of the prompt
 };
 
 struct PrefillRank {
@@ -67,6 +71,9 @@ class PrefillSchedule {
     // while little waits, short steps let new requests in soon; when much waits, less time is lost
     // between steps. 0: always `quota`. Measured in actors/policy/README.md.
     Nanos least_quota{0};
+    // What a rank needs in a step to exchange KV with others that run rows of the same prompt. 0: a
+    // prompt is on one rank.
+    Nanos split_sync{0};
   };
 
   PrefillSchedule(const CostModel& cost, const Limits& limits) : cost_(cost), limits_(limits) {}
@@ -107,6 +114,10 @@ class PrefillSchedule {
                                    Nanos spare,
                                    const std::vector<PrefillChunk>& chunks,
                                    Room& room);
+  void share(Nanos longest, std::vector<PrefillChunk>& chunks, Room& room) const;
+  std::optional<PrefillChunk> next_piece(std::size_t rank,
+                                         Nanos spare,
+                                         const std::vector<PrefillChunk>& chunks) const;
   Nanos left_of(const PrefillJob& job) const;
   Nanos cost_of(const PrefillJob& job, std::int64_t rows) const;
   std::int64_t fit_rows(const PrefillJob& job, Nanos budget) const;

@@ -1,6 +1,7 @@
 // Steps of a prefill group by hand, then its promises over random loads.
 #include "actors/policy/prefill_schedule.h"
 
+#include <algorithm>
 #include <array>
 #include <doctest/doctest.h>
 #include <map>
@@ -43,7 +44,76 @@ std::int64_t rows_of(const std::vector<PrefillChunk>& chunks, std::uint64_t id) 
   return rows;
 }
 
+// Ranks may share a prompt; an exchange takes as long as 64 rows.
+constexpr PrefillSchedule::Limits kSharing{
+    .quota = microseconds(512), .kv_patience = seconds(2), .split_sync = microseconds(64)};
+
+const std::vector<PrefillRank> kFourRanks(4, {true, {100, 100}});
+
+// Of all steps until nothing is left, each as long as its longest rank.
+Nanos time_of(PrefillSchedule& schedule) {
+  Nanos time{0};
+  while (schedule.size() > 0) {
+    std::vector<Nanos> load(kFourRanks.size());
+    for (const PrefillChunk& chunk : schedule.plan(kFourRanks, kNow)) {
+      load[chunk.rank] += chunk.cost;
+      schedule.finish_chunk(chunk.request, chunk.attempt, chunk.rows);
+    }
+    time += *std::max_element(load.begin(), load.end());
+  }
+  return time;
+}
+
 }  // namespace
+
+TEST_CASE("ranks that would wait take rows of a long prompt, where they may") {
+  PrefillSchedule alone(kCost, kLimits);
+  PrefillSchedule shared(kCost, kSharing);
+  alone.add(job(1, 3, 100'000));
+  shared.add(job(1, 3, 100'000));
+  const Nanos by_one = time_of(alone);
+  CHECK(by_one == microseconds(100'000));
+  CHECK(time_of(shared) < by_one / 3);
+}
+
+TEST_CASE("pieces of a shared prompt follow each other, and no step is longer for them") {
+  PrefillSchedule schedule(kCost, kSharing);
+  schedule.add(job(1, 3, 100'000));
+  schedule.add(job(2, 0, 200));
+  const auto chunks = schedule.plan(kFourRanks, kNow);
+  CHECK(rows_of(chunks, 2) == 200);
+  std::vector<Nanos> load(kFourRanks.size());
+  Position next = 0;
+  for (const PrefillChunk& chunk : chunks) {
+    load[chunk.rank] += chunk.cost;
+    if (chunk.request == RequestId{1}) {
+      CHECK(chunk.first == next);
+      next += chunk.rows;
+    }
+  }
+  CHECK(next > 3 * 384);
+  for (const Nanos spent : load) {
+    CHECK(spent <= kSharing.quota);
+  }
+}
+
+TEST_CASE("a prompt is not shared where the exchange takes longer than what is won") {
+  PrefillSchedule::Limits limits = kSharing;
+  limits.split_sync = microseconds(300);
+  PrefillSchedule schedule(kCost, limits);
+  schedule.add(job(1, 3, 100'000));
+  CHECK(schedule.plan(kFourRanks, kNow).size() == 1);
+}
+
+TEST_CASE("a rank that is gone takes no piece") {
+  PrefillSchedule schedule(kCost, kSharing);
+  schedule.add(job(1, 3, 100'000));
+  std::vector<PrefillRank> ranks = kFourRanks;
+  ranks[1].alive = ranks[3].alive = false;
+  for (const PrefillChunk& chunk : schedule.plan(ranks, kNow)) {
+    CHECK(ranks[chunk.rank].alive);
+  }
+}
 
 TEST_CASE("a lone request gets the whole quota") {
   PrefillSchedule schedule(kCost, kLimits);

@@ -103,6 +103,19 @@ TEST_CASE("a cold prompt of a million tokens at most doubles what the shortest w
   CHECK(replay_prefill(requests, beside).shortest_ms.quantile(0.99) <= 2 * unloaded);
 }
 
+TEST_CASE("shared prompts come sooner, in the mean and at the end, and short ones do not wait") {
+  const auto requests = chat();
+  PrefillTrial whole = trial("first_token", 0.7);
+  PrefillTrial shared = whole;
+  shared.limits.split_sync = milliseconds(1);
+  PrefillFigures one = replay_prefill(requests, whole);
+  PrefillFigures many = replay_prefill(requests, shared);
+  CHECK(many.ttft_ms.size() == one.ttft_ms.size());
+  CHECK(many.ttft_ms.mean() < 0.8 * one.ttft_ms.mean());
+  CHECK(many.ttft_ms.quantile(0.99) < 0.8 * one.ttft_ms.quantile(0.99));
+  CHECK(many.shortest_ms.quantile(0.99) <= one.shortest_ms.quantile(0.99));
+}
+
 TEST_CASE("in saturation no rank waits for another by more than a twentieth") {
   CHECK(replay_prefill(chat(), trial("first_token", 2)).busy_imbalance <= 1.05);
 }
