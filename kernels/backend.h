@@ -48,13 +48,13 @@ struct SampleSpec {
   float min_p = 0;
   int top_k = 0;  // 0: off
   std::uint64_t seed = 0;
-  std::uint32_t choice = 0;        // index of the answer within its request (n > 1)
-  int top_logprobs = -1;           // -1: none; 0..20: that many besides the chosen token's
+  std::uint32_t choice = 0;  // index of the answer within its request (n > 1)
+  int top_logprobs = -1;     // -1: none; 0..20: that many besides the chosen token's
   float repetition_penalty = 1;
   float frequency_penalty = 0;
   float presence_penalty = 0;
-  TokenTallyPtr seen;              // null: there are no penalties
-  std::vector<std::pair<TokenId, float>> bias;
+  TokenTallyPtr seen{};  // null: there are no penalties
+  std::vector<std::pair<TokenId, float>> bias{};
   std::vector<TokenId> forbidden;  // -inf (end tokens below min_tokens, ends of bad words)
 };
 
