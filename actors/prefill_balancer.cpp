@@ -27,7 +27,7 @@ struct PrefillBalancer {
   struct Site {
     std::uint64_t session = 0;
     PrefillLoad load;  // its last report
-    Instant step_ends = Instant::min();
+    Instant step_ends{};
     std::deque<Nanos> on_the_way;  // work sent that the report does not contain yet
     std::uint64_t sent = 0;
     Instant avoided_until = Instant::min();
