@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/embedded/embedded_store.h"
+#include "transport/experts/shard_exchange.h"
 #include "transport/file_store/file_store.h"
 #include "transport/memory/memory_blocks.h"
 #ifdef SHOAL_HAS_RADOS
@@ -77,6 +78,15 @@ Result<std::shared_ptr<FileIo>> open_block_files(std::string_view name,
   }
 #endif
   return no_block_store(name);
+}
+
+Result<std::unique_ptr<ExpertExchange>> open_expert_exchange(std::string_view name,
+                                                             ExpertExchangeParts parts) {
+  if (name == "shards") {
+    return make_shard_exchange(std::move(parts));
+  }
+  return fail(Code::kMisconfigured,
+              "no expert exchange '" + std::string(name) + "'; there is: shards");
 }
 
 }  // namespace shoal::transport

@@ -1,4 +1,5 @@
-// Opens rows of the transport, the cluster store and the block store by name.
+// Opens rows of the transport, the cluster store, the block store and the expert exchange by
+// name.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "transport/block_store_params.h"
 #include "transport/cluster_store.h"
+#include "transport/expert_exchange.h"
 #include "transport/params.h"
 
 namespace shoal::transport {
@@ -31,5 +33,9 @@ Result<std::unique_ptr<BlockStore>> open_block_store(std::string_view name,
 // Errors likewise.
 Result<std::shared_ptr<FileIo>> open_block_files(std::string_view name,
                                                  const BlockStoreParams& params);
+
+// "shards"; without any ("local") a device runs its experts itself. kMisconfigured: no such row.
+Result<std::unique_ptr<ExpertExchange>> open_expert_exchange(std::string_view name,
+                                                             ExpertExchangeParts parts);
 
 }  // namespace shoal::transport
