@@ -32,4 +32,10 @@ class ExpertPort {
   virtual bool start(Exchange& exchange) = 0;
 };
 
+// For experts elsewhere: every exchange is completed by whoever runs the step.
+class YieldedExperts final : public ExpertPort {
+ public:
+  bool start(Exchange&) override { return false; }
+};
+
 }  // namespace shoal::kernels

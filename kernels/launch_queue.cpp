@@ -29,6 +29,10 @@ StepYield LaunchedStep::advance(Backend& backend) {
   }
 }
 
+void LaunchedStep::discard(Error error) {
+  refused_ = std::move(error);
+}
+
 Result<std::unique_ptr<Step>> LaunchedStep::begin(Backend& backend) {
   for (const SequenceId id : launch_.fresh) {
     backend.reset_sequence(id);
@@ -125,111 +129,116 @@ LaunchQueue::~LaunchQueue() {
 
 void LaunchQueue::launch(Launch launch) {
   const Queue queue = launch.plan.queue;
-  add(std::make_unique<Entry>(Entry{queue, LaunchedStep(std::move(launch))}));
+  add(std::make_shared<Entry>(Entry{queue, LaunchedStep(std::move(launch))}));
 }
 
 void LaunchQueue::copy_out(KvExport copy) {
   const Queue queue = copy.queue;
-  add(std::make_unique<Entry>(Entry{queue, std::move(copy)}));
+  add(std::make_shared<Entry>(Entry{queue, std::move(copy)}));
 }
 
 void LaunchQueue::copy_in(KvImport copy) {
   const Queue queue = copy.queue;
-  add(std::make_unique<Entry>(Entry{queue, std::move(copy)}));
+  add(std::make_shared<Entry>(Entry{queue, std::move(copy)}));
 }
 
-void LaunchQueue::add(std::unique_ptr<Entry> entry) {
+void LaunchQueue::add(std::shared_ptr<Entry> entry) {
   const auto queue = static_cast<std::size_t>(entry->queue);
   {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->stopping) {
       return;
     }
-    queues_[queue].push_back(std::move(entry));
+    state_->queues[queue].push_back(std::move(entry));
   }
-  wake_.notify_one();
+  state_->wake.notify_one();
 }
 
 void LaunchQueue::stop() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
   }
-  wake_.notify_one();
+  state_->wake.notify_one();
   if (thread_.joinable()) {
     thread_.join();
   }
   // Callbacks may hold the last reference to KV memory, whose release calls back: not under the
   // lock.
-  auto dropped = std::exchange(queues_, {});
+  auto dropped = std::exchange(state_->queues, {});
 }
 
-LaunchQueue::Entry* LaunchQueue::runnable() {
-  for (auto& queue : queues_) {
+std::shared_ptr<LaunchQueue::Entry> LaunchQueue::runnable() const {
+  for (auto& queue : state_->queues) {
     if (!queue.empty() && !queue.front()->parked) {
-      return queue.front().get();
+      return queue.front();
     }
   }
   return nullptr;
 }
 
 void LaunchQueue::run() {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(state_->mutex);
   while (true) {
-    Entry* entry = nullptr;
-    wake_.wait(lock, [&] { return stopping_ || (entry = runnable()) != nullptr; });
-    if (stopping_) {
+    std::shared_ptr<Entry> entry;
+    state_->wake.wait(lock, [&] { return state_->stopping || (entry = runnable()) != nullptr; });
+    if (state_->stopping) {
       return;
     }
     lock.unlock();
-    advance(*entry);
+    advance(entry);
+    entry = nullptr;  // destroyed outside the lock, see stop()
     lock.lock();
   }
 }
 
-void LaunchQueue::advance(Entry& entry) {
-  if (auto* step = std::get_if<LaunchedStep>(&entry.work)) {
+void LaunchQueue::advance(const std::shared_ptr<Entry>& entry) {
+  if (auto* step = std::get_if<LaunchedStep>(&entry->work)) {
     if (!advance(entry, *step)) {
       return;
     }
-  } else if (auto* out = std::get_if<KvExport>(&entry.work)) {
+  } else if (auto* out = std::get_if<KvExport>(&entry->work)) {
     run_copy(backend_, *out);
   } else {
-    run_copy(backend_, std::get<KvImport>(entry.work));
+    run_copy(backend_, std::get<KvImport>(entry->work));
   }
-  std::unique_ptr<Entry> finished;  // destroyed outside the lock, see stop()
-  const std::lock_guard lock(mutex_);
-  auto& ended = queues_[static_cast<std::size_t>(entry.queue)];
-  finished = std::move(ended.front());
-  ended.pop_front();
+  const std::lock_guard lock(state_->mutex);
+  state_->queues[static_cast<std::size_t>(entry->queue)].pop_front();
 }
 
 // False: parked.
-bool LaunchQueue::advance(Entry& entry, LaunchedStep& step) {
-  const Instant begin = clock_();
-  const StepYield yield = step.advance(backend_);
-  entry.compute += clock_() - begin;
-  if (yield == StepYield::kNeedsExchange) {
-    park(entry, step);
-    return false;
+bool LaunchQueue::advance(const std::shared_ptr<Entry>& entry, LaunchedStep& step) {
+  if (entry->lost) {
+    step.discard(*std::move(entry->lost));
+  } else {
+    const Instant begin = clock_();
+    const StepYield yield = step.advance(backend_);
+    entry->compute += clock_() - begin;
+    if (yield == StepYield::kNeedsExchange) {
+      park(entry, step);
+      return false;
+    }
   }
-  step.finish(backend_, entry.compute);
+  step.finish(backend_, entry->compute);
   return true;
 }
 
 // Parked before the exchange starts: it may complete before the runner returns.
-void LaunchQueue::park(Entry& entry, LaunchedStep& step) {
+void LaunchQueue::park(const std::shared_ptr<Entry>& entry, LaunchedStep& step) {
   CHECK(exchange_ != nullptr);
   {
-    const std::lock_guard lock(mutex_);
-    entry.parked = true;
+    const std::lock_guard lock(state_->mutex);
+    entry->parked = true;
   }
-  exchange_(step.exchange(backend_), [this, &entry] {
+  exchange_(step.exchange(backend_), [state = state_, entry](Result<void> completed) {
     {
-      const std::lock_guard lock(mutex_);
-      entry.parked = false;
+      const std::lock_guard lock(state->mutex);
+      entry->parked = false;
+      if (!completed) {
+        entry->lost = std::move(completed).error();
+      }
     }
-    wake_.notify_one();
+    state->wake.notify_one();
   });
 }
 

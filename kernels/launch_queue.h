@@ -87,9 +87,10 @@ class Launcher {
   virtual void stop() = 0;
 };
 
-// Completes an exchange of a parked step and then calls `complete` (any thread). Only backends with
-// remote experts need one.
-using ExchangeRunner = std::function<void(Exchange&, std::function<void()> complete)>;
+// Completes an exchange of a parked step and then calls `complete` once, from any thread: the
+// outputs are written, or the step ends with that error and they are not touched any more. Only
+// devices whose experts are elsewhere need one.
+using ExchangeRunner = std::function<void(Exchange&, std::function<void(Result<void>)> complete)>;
 
 // Runs one launch to its next yield: the part every launcher shares.
 class LaunchedStep {
@@ -101,6 +102,10 @@ class LaunchedStep {
   StepYield advance(Backend& backend);
 
   Exchange& exchange(Backend& backend) { return backend.exchange(*step_); }
+
+  // The exchange failed: the step is done with this error. What it wrote of its sequences is worth
+  // nothing, so they start anew.
+  void discard(Error error);
 
   // After kDone.
   void finish(Backend& backend, Nanos compute);
@@ -124,6 +129,7 @@ void run_copy(Backend& backend, KvImport& copy);
 
 class LaunchQueue final : public Launcher {
  public:
+  // The backend outlives every exchange that was begun.
   LaunchQueue(Backend& backend, std::function<Instant()> clock, ExchangeRunner exchange = {});
   ~LaunchQueue() override;
   LaunchQueue(const LaunchQueue&) = delete;
@@ -140,22 +146,29 @@ class LaunchQueue final : public Launcher {
     std::variant<LaunchedStep, KvExport, KvImport> work;
     Nanos compute{0};
     bool parked = false;
+    std::optional<Error> lost{};  // with its exchange
   };
 
-  void add(std::unique_ptr<Entry> entry);
+  // Shared with the exchanges of parked steps, which may end after the queue: they keep the memory
+  // that they write.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::array<std::deque<std::shared_ptr<Entry>>, kQueueCount> queues;
+    bool stopping = false;
+  };
+
+  void add(std::shared_ptr<Entry> entry);
   void run();
-  Entry* runnable();
-  void advance(Entry& entry);
-  bool advance(Entry& entry, LaunchedStep& step);
-  void park(Entry& entry, LaunchedStep& step);
+  std::shared_ptr<Entry> runnable() const;
+  void advance(const std::shared_ptr<Entry>& entry);
+  bool advance(const std::shared_ptr<Entry>& entry, LaunchedStep& step);
+  void park(const std::shared_ptr<Entry>& entry, LaunchedStep& step);
 
   Backend& backend_;
   std::function<Instant()> clock_;
   ExchangeRunner exchange_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::array<std::deque<std::unique_ptr<Entry>>, kQueueCount> queues_;
-  bool stopping_ = false;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;
 };
 

@@ -4,14 +4,22 @@
 #include <string>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/expert_engine.h"
+#include "kernels/model/experts.h"
 #include "kernels/model/model_backend.h"
+#include "kernels/model/slot_engine.h"
 #include "kernels/sim/sim_backend.h"
 #include "kernels/sim/timed_backend.h"
 
 namespace shoal::kernels {
 
 namespace {
+
+std::unique_ptr<ExpertPort> make_experts(const Model& model, const Ops& ops, bool yields) {
+  if (yields) {
+    return std::make_unique<YieldedExperts>();
+  }
+  return std::make_unique<LocalExperts>(model, ops);
+}
 
 class CpuDevice final : public Device {
  public:
@@ -21,17 +29,22 @@ class CpuDevice final : public Device {
         ops_(make_cpu_ops(pool_, config.sums)),
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
-        experts_(*model_, ops()),
+        experts_(make_experts(*model_, ops(), config.yields_experts)),
         backend_(*model_,
                  ops(),
                  pool_,
-                 experts_,
+                 *experts_,
                  BackendLimits{config.kv_blocks, config.sequences},
                  config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
 
   Backend& backend() override { return backend_; }
 
   ProfiledOps* profile() override { return profile_.get(); }
+
+  Result<std::unique_ptr<ExpertEngine>> make_expert_engine(
+      const ExpertEngineLimits& limits) override {
+    return kernels::make_expert_engine(model_->config, model_->weights.checkpoint, ops(), limits);
+  }
 
  private:
   const Ops& ops() const {
@@ -42,7 +55,7 @@ class CpuDevice final : public Device {
   ComputePool pool_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<ProfiledOps> profile_;
-  LocalExperts experts_;
+  std::unique_ptr<ExpertPort> experts_;
   ModelBackend backend_;
 };
 
@@ -55,6 +68,11 @@ class SimDevice final : public Device {
   Backend& backend() override { return timed_; }
 
   ProfiledOps* profile() override { return nullptr; }
+
+  Result<std::unique_ptr<ExpertEngine>> make_expert_engine(const ExpertEngineLimits&) override {
+    return fail(Code::kMisconfigured,
+                "the device sim has no experts: leave experts.shards at 0, or take the device cpu");
+  }
 
  private:
   SimBackend backend_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/expert_engine.h"
 #include "kernels/model/checkpoint.h"
 #include "kernels/profiled_ops.h"
 #include "kernels/sim/sim_backend.h"
@@ -34,6 +35,9 @@ struct DeviceConfig {
   std::int64_t sequences = 0;            // ceiling, sequences with state at a time
   SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
+  // False: the device runs its experts itself, inside a step (the exchange row `local`). True:
+  // steps yield at each layer's experts, and whoever runs the steps has them run elsewhere.
+  bool yields_experts = false;
   SimDeviceConfig sim;
 };
 
@@ -44,6 +48,10 @@ class Device {
   virtual Backend& backend() = 0;
   // Null unless a profile clock was given and the device has operators.
   virtual ProfiledOps* profile() = 0;
+  // Slots for experts of the device's model, run on its pool. The device outlives it.
+  // kMisconfigured: it has no experts.
+  virtual Result<std::unique_ptr<ExpertEngine>> make_expert_engine(
+      const ExpertEngineLimits& limits) = 0;
 };
 
 struct DeviceKind {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/expert_engine.h"
+#include "kernels/model/experts.h"
 #include "schemas/check.h"
 
 namespace shoal::kernels {

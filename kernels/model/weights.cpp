@@ -290,4 +290,34 @@ Result<ModelWeights> load_weights(const ModelConfig& c,
   return w;
 }
 
+Result<ExpertWeights> load_expert(const ModelConfig& c,
+                                  const Checkpoint& checkpoint,
+                                  int layer,
+                                  std::int64_t expert) {
+  const bool stage = layer >= c.layers;
+  if (layer < 0 || layer >= c.layers + c.stages || expert < 0 ||
+      expert >= (stage ? c.draft_experts : c.experts)) {
+    return fail(
+        Code::kInvalid,
+        "the model has no expert " + std::to_string(expert) + " of layer " + std::to_string(layer));
+  }
+  const std::string block =
+      stage ? "mtp." + std::to_string(layer - c.layers) : "layers." + std::to_string(layer);
+  Reader read(checkpoint);
+  const ExpertWeights weights =
+      read_expert(read, c, block + ".ffn.experts." + std::to_string(expert));
+  if (read.error()) {
+    return tl::unexpected(*read.error());
+  }
+  return weights;
+}
+
+std::int64_t expert_bytes(const ExpertWeights& expert) {
+  std::int64_t bytes = 0;
+  for (const Weight& w : {expert.w1, expert.w2, expert.w3}) {
+    bytes += w.rows * w.cols / 2 + w.rows * w.cols / kGroup;
+  }
+  return bytes;
+}
+
 }  // namespace shoal::kernels

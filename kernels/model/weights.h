@@ -86,4 +86,13 @@ struct ModelWeights {
 Result<ModelWeights> load_weights(const ModelConfig& config,
                                   std::shared_ptr<const Checkpoint> checkpoint);
 
+// One routed expert alone: a node that owns some of them reads no more. `layer` counts the DSpark
+// stages behind the backbone's layers. Valid while the checkpoint lives. kInvalid: no such expert.
+Result<ExpertWeights> load_expert(const ModelConfig& config,
+                                  const Checkpoint& checkpoint,
+                                  int layer,
+                                  std::int64_t expert);
+// Bytes that its weights take as stored.
+std::int64_t expert_bytes(const ExpertWeights& expert);
+
 }  // namespace shoal::kernels

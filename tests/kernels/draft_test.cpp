@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/expert_engine.h"
+#include "kernels/model/experts.h"
 #include "tests/kernels/golden.h"
 #include "tests/kernels/model_runner.h"
 
@@ -54,8 +54,10 @@ TEST_CASE("drafts, their logits and confidence equal the golden ones from record
       CHECK(relative_l2(widen(main_x), widen(golden.bf16(p + "main_x"))) <= 5e-3F);
       auto rings = drafter.make_rings();
       drafter.commit(rings, main_x.data(), first, rows);
-      const DraftResult draft =
-          drafter.draft(rings, first, n - 1, static_cast<TokenId>(golden.ints(p + "anchor")[0]));
+      DraftStep step =
+          drafter.begin(rings, first, n - 1, static_cast<TokenId>(golden.ints(p + "anchor")[0]));
+      REQUIRE(drafter.advance(step));
+      const DraftResult draft = drafter.finish(step);
       // Way 1: nothing is left to order. Ordinary sums: three layers of quantisers in a row (golden
       // README).
       const float limit = exact ? 1e-6F : 0.03F;

@@ -103,8 +103,8 @@ TEST_CASE("a step that waits for an exchange lets others pass and goes on when i
   SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
   Record record;
   std::mutex mutex;
-  std::vector<std::function<void()>> waiting;
-  LaunchQueue queue(backend, clock_now, [&](Exchange&, std::function<void()> complete) {
+  std::vector<std::function<void(Result<void>)>> waiting;
+  LaunchQueue queue(backend, clock_now, [&](Exchange&, std::function<void(Result<void>)> complete) {
     {
       const std::lock_guard lock(mutex);
       waiting.push_back(std::move(complete));
@@ -115,15 +115,15 @@ TEST_CASE("a step that waits for an exchange lets others pass and goes on when i
   record.wait_for(1);
   queue.launch(one_row(Queue::kPrefill, 1, 0, record, "prefill"));
   record.wait_for(2);
-  std::vector<std::function<void()>> parked;
+  std::vector<std::function<void(Result<void>)>> parked;
   {
     const std::lock_guard lock(mutex);
     parked.swap(waiting);
   }
   REQUIRE(parked.size() == 2);
-  parked[1]();
+  parked[1]({});
   CHECK(record.wait_for(3).back() == "prefill");
-  parked[0]();
+  parked[0]({});
   CHECK(record.wait_for(4).back() == "decode");
 }
 
@@ -210,8 +210,8 @@ TEST_CASE("a copy waits behind a parked step of its queue, not behind the other 
   SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
   Record record;
   std::mutex mutex;
-  std::function<void()> parked;
-  LaunchQueue queue(backend, clock_now, [&](Exchange&, std::function<void()> complete) {
+  std::function<void(Result<void>)> parked;
+  LaunchQueue queue(backend, clock_now, [&](Exchange&, std::function<void(Result<void>)> complete) {
     {
       const std::lock_guard lock(mutex);
       parked = std::move(complete);
@@ -230,7 +230,7 @@ TEST_CASE("a copy waits behind a parked step of its queue, not behind the other 
   CHECK(record.wait_for(2).back() == "beside");
   {
     const std::lock_guard lock(mutex);
-    parked();
+    parked({});
   }
   CHECK(record.wait_for(4) == std::vector<std::string>{"parked", "beside", "step", "behind"});
 }
@@ -238,8 +238,9 @@ TEST_CASE("a copy waits behind a parked step of its queue, not behind the other 
 TEST_CASE("stop drops copies that wait, with what they hold") {
   SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
   Record record;
-  LaunchQueue queue(
-      backend, clock_now, [&](Exchange&, const std::function<void()>&) { record.add("parked"); });
+  LaunchQueue queue(backend, clock_now, [&](Exchange&, const std::function<void(Result<void>)>&) {
+    record.add("parked");
+  });
   const auto held = std::make_shared<const std::vector<std::byte>>(1);
   const auto never = [held](const auto&) { FAIL("called back"); };
   queue.launch(one_row(Queue::kDecode, 0, 0, record, "never"));
@@ -250,4 +251,41 @@ TEST_CASE("stop drops copies that wait, with what they hold") {
   queue.copy_in({Queue::kDecode, SequenceId{1}, {BlockId{1}}, held, 0, never});
   CHECK(held.use_count() == 2);  // here and in `never`
   CHECK(record.wait_for(1).size() == 1);
+}
+
+TEST_CASE("a step whose exchange fails is done with that error, and the next one runs") {
+  SimBackend backend({.exchanges = 2}, {.blocks = 8, .sequences = 8});
+  Record record;
+  int exchanges = 0;
+  LaunchQueue queue(
+      backend, clock_now, [&](Exchange&, const std::function<void(Result<void>)>& complete) {
+        complete(++exchanges == 2 ? Result<void>(fail(Code::kPeerLost, "a shard is gone"))
+                                  : Result<void>());
+      });
+  Launch lost = one_row(Queue::kDecode, 0, 0, record, "");
+  lost.done = [&record](const CompletedStep& step) { record.add(step.result.error().message); };
+  queue.launch(std::move(lost));
+  queue.launch(one_row(Queue::kDecode, 1, 0, record, "next"));
+  CHECK(record.wait_for(2) == std::vector<std::string>{"a shard is gone", "next"});
+}
+
+TEST_CASE("an exchange that ends after its queue was destroyed calls nothing, and lets go") {
+  SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
+  Record record;
+  std::function<void(Result<void>)> parked;
+  const auto held = std::make_shared<int>(1);
+  {
+    LaunchQueue queue(backend, clock_now, [&](Exchange&, auto complete) {
+      parked = std::move(complete);
+      record.add("parked");
+    });
+    Launch launch = one_row(Queue::kDecode, 0, 0, record, "");
+    launch.done = [held](CompletedStep) { FAIL("called back"); };
+    queue.launch(std::move(launch));
+    record.wait_for(1);
+  }
+  CHECK(held.use_count() == 2);
+  parked({});
+  parked = nullptr;
+  CHECK(held.use_count() == 1);
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/expert_engine.h"
+#include "kernels/model/experts.h"
 #include "kernels/model/block_pass.h"
 #include "kernels/model/model.h"
 #include "tests/kernels/golden.h"

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/expert_engine.h"
+#include "kernels/model/experts.h"
 #include "kernels/model/model_backend.h"
 #include "tests/kernels/model_runner.h"
 
@@ -194,16 +194,6 @@ TEST_CASE("a decode row may take its token from the previous step of its queue")
   CHECK(runner.full(b, {token}) == device_side);
 }
 
-namespace {
-
-// An exchange row that never completes in start(), as shards in other processes do not.
-class DeferredExperts : public ExpertPort {
- public:
-  bool start(Exchange&) override { return false; }
-};
-
-}  // namespace
-
 TEST_CASE("a step that waits for its experts goes on where it stopped, with the same bits") {
   const std::vector<TokenId> tokens = random_tokens(17, 40, 3, 500);
   ModelRunner runner(kTiny);
@@ -214,7 +204,7 @@ TEST_CASE("a step that waits for its experts goes on where it stopped, with the 
   ComputePool pool(1);
   const auto ops = make_cpu_ops(pool, SumPrecision::kSingle);
   const LocalExperts local(**model, *ops);
-  DeferredExperts deferred;
+  YieldedExperts deferred;
   ModelBackend backend(**model, *ops, pool, deferred, BackendLimits{4, 2}, "test");
   RowRun run;
   run.sequence = *backend.arena().take_sequence();
