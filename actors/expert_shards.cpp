@@ -1,0 +1,191 @@
+// A placement changes in an order that loses no step: loaded, then served, then used.
+#include "actors/expert_shards.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "actors/policy/expert_eplb.h"
+
+namespace shoal {
+namespace {
+
+void run_calls(kernels::ExpertEngine& engine, std::span<transport::ExpertCall> calls) {
+  std::vector<kernels::ExpertJob> jobs;
+  for (const transport::ExpertCall& call : calls) {
+    const transport::ExpertBatch& batch = *call.batch;
+    jobs.push_back({.epoch = batch.shape().epoch,
+                    .layer = batch.shape().layer,
+                    .dim = batch.shape().dim,
+                    .pairs = batch.shape().pairs,
+                    .row = batch.row(),
+                    .slot = batch.slot(),
+                    .weight = batch.weight(),
+                    .codes = batch.codes(),
+                    .scales = batch.scales(),
+                    .outputs = reinterpret_cast<kernels::Bf16*>(call.outputs)});
+  }
+  engine.run(jobs);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i].outcome = std::move(jobs[i].outcome);
+  }
+}
+
+std::vector<ExpertHome> homes(std::int32_t shards) {
+  std::vector<ExpertHome> homes;
+  for (std::int32_t shard = 0; shard < shards; ++shard) {
+    homes.push_back({NodeId{}, static_cast<std::uint32_t>(shard)});
+  }
+  return homes;
+}
+
+}  // namespace
+
+Result<std::vector<ExpertLayer>> even_layers(const kernels::ExpertModel& model,
+                                             std::int32_t ranks,
+                                             std::int32_t redundant) {
+  std::vector<ExpertLayer> layers;
+  for (const std::int32_t experts : model.experts) {
+    const ExpertShape shape{.experts = experts,
+                            .ranks = ranks,
+                            .slots = (experts + ranks - 1) / ranks + redundant,
+                            .node_ranks = ranks};
+    if (const auto why = unplannable(shape); !why.empty()) {
+      return fail(Code::kMisconfigured,
+                  "experts.shards: " + std::to_string(experts) + " experts on " +
+                      std::to_string(ranks) + " shards: " + std::string(why));
+    }
+    layers.push_back(
+        {shape, eplb_global(shape, std::vector<double>(static_cast<std::size_t>(experts), 1.0))});
+  }
+  return layers;
+}
+
+ExpertShards::ExpertShards(const ExpertShardsSetup& setup,
+                           const MakeExpertEngine& make_engine,
+                           std::unique_ptr<transport::ExpertExchange> exchange,
+                           transport::Scheduler executor)
+    : setup_(setup),
+      make_engine_(make_engine),
+      exchange_(std::move(exchange)),
+      executor_(std::move(executor)),
+      dispatcher_(*exchange_, homes(setup.shards), executor_.now, setup.limit) {}
+
+Result<std::unique_ptr<ExpertShards>> ExpertShards::open(
+    const ExpertShardsSetup& setup,
+    const MakeExpertEngine& make_engine,
+    std::unique_ptr<transport::ExpertExchange> exchange,
+    transport::Scheduler executor) {
+  if (setup.shards < 1 || setup.redundant < 0) {
+    return fail(Code::kMisconfigured,
+                "expert shards: at least one, with no fewer slots than needed");
+  }
+  auto self = std::unique_ptr<ExpertShards>(
+      new ExpertShards(setup, make_engine, std::move(exchange), std::move(executor)));
+  // What the model is, the first engine knows.
+  TRY(const auto probe, make_engine({}));
+  TRY(std::vector<ExpertLayer> layers, even_layers(probe->model(), setup.shards, setup.redundant));
+  self->limits_.weights = setup.weights;
+  for (const ExpertLayer& layer : layers) {
+    self->limits_.slots = std::max(self->limits_.slots, layer.shape.slots);
+  }
+  for (std::int32_t shard = 0; shard < setup.shards; ++shard) {
+    TRY(EnginePtr engine, make_engine(self->limits_));
+    self->engines_.push_back(std::move(engine));
+  }
+  TRY_VOID(self->place(std::move(layers)));
+  for (std::int32_t shard = 0; shard < setup.shards; ++shard) {
+    self->serve(static_cast<std::uint32_t>(shard));
+  }
+  return self;
+}
+
+ExpertShards::~ExpertShards() {
+  stop();
+}
+
+kernels::ExchangeRunner ExpertShards::runner() {
+  return [this](kernels::Exchange& exchange, std::function<void(Result<void>)> complete) {
+    dispatcher_.run(exchange, std::move(complete));
+  };
+}
+
+Result<void> ExpertShards::load(kernels::ExpertEngine& engine,
+                                std::uint32_t shard,
+                                const std::vector<ExpertLayer>& layers) const {
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const ExpertShape& shape = layers[layer].shape;
+    for (std::int32_t slot = 0; slot < std::max(shape.slots, limits_.slots); ++slot) {
+      const auto at =
+          static_cast<std::size_t>(static_cast<std::int32_t>(shard) * shape.slots + slot);
+      const std::int32_t expert = slot < shape.slots ? layers[layer].expert_at[at] : kEmptySlot;
+      if (expert == kEmptySlot) {
+        engine.clear({static_cast<int>(layer), slot});
+      } else {
+        TRY_VOID(engine.load({static_cast<int>(layer), slot}, expert));
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> ExpertShards::place(std::vector<ExpertLayer> layers) {
+  ExpertPlacementMap next{EpochId{placement_.epoch.value + 1}, std::move(layers)};
+  for (std::size_t i = 0; i < next.layers.size(); ++i) {
+    if (next.layers[i].shape.ranks != setup_.shards ||
+        !serves_all(next.layers[i].shape, next.layers[i].expert_at)) {
+      return fail(Code::kInvalid,
+                  "placement of experts, layer " + std::to_string(i) + ": it does not serve all");
+    }
+  }
+  for (std::size_t shard = 0; shard < engines_.size(); ++shard) {
+    if (engines_[shard] != nullptr) {
+      TRY_VOID(load(*engines_[shard], static_cast<std::uint32_t>(shard), next.layers));
+    }
+  }
+  for (const EnginePtr& engine : engines_) {
+    if (engine != nullptr) {
+      engine->publish(next.epoch);
+    }
+  }
+  TRY_VOID(dispatcher_.publish(next));
+  placement_ = std::move(next);
+  return {};
+}
+
+void ExpertShards::serve(std::uint32_t shard) {
+  exchange_->serve(
+      shard, executor_, [engine = engines_[shard]](std::span<transport::ExpertCall> calls) {
+        run_calls(*engine, calls);
+      });
+}
+
+void ExpertShards::end(std::uint32_t shard) {
+  exchange_->end(shard);
+  const std::lock_guard lock(mutex_);
+  engines_.at(shard) = nullptr;
+}
+
+Result<void> ExpertShards::restore(std::uint32_t shard) {
+  TRY(EnginePtr engine, make_engine_(limits_));
+  TRY_VOID(load(*engine, shard, placement_.layers));
+  engine->publish(placement_.epoch);
+  {
+    const std::lock_guard lock(mutex_);
+    engines_.at(shard) = std::move(engine);
+  }
+  serve(shard);
+  return {};
+}
+
+void ExpertShards::stop() {
+  exchange_->stop();
+}
+
+kernels::ExpertEngineUse ExpertShards::use(std::uint32_t shard) const {
+  const std::lock_guard lock(mutex_);
+  const EnginePtr& engine = engines_.at(shard);
+  return engine == nullptr ? kernels::ExpertEngineUse{} : engine->use();
+}
+
+}  // namespace shoal

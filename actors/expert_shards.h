@@ -1,0 +1,96 @@
+// The expert shards of this process, on one device: their slots, the placement in force, and the
+// way of a step's rows to them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "actors/expert_dispatch.h"
+#include "kernels/expert_engine.h"
+#include "kernels/launch_queue.h"
+#include "schemas/result.h"
+#include "schemas/units.h"
+#include "transport/expert_exchange.h"
+#include "transport/scheduler.h"
+
+namespace shoal {
+
+using MakeExpertEngine = std::function<Result<std::unique_ptr<kernels::ExpertEngine>>(
+    const kernels::ExpertEngineLimits&)>;
+
+struct ExpertShardsSetup {
+  std::int32_t shards = 1;
+  std::int32_t redundant = 0;  // slots of each shard and layer beyond those that all experts need
+  Bytes weights{1LL << 40};    // ceiling of each shard
+  Nanos limit{std::chrono::seconds(10)};  // of one layer's exchange
+};
+
+// place, end and restore: one thread at a time. Everything else: any thread.
+class ExpertShards {
+ public:
+  // All experts are loaded, in a placement for even load. The exchange's timers and the executor
+  // run until stop(); what the engines are made of outlives the executor. kMisconfigured: the model
+  // cannot be spread so; errors of the engines.
+  static Result<std::unique_ptr<ExpertShards>> open(
+      const ExpertShardsSetup& setup,
+      const MakeExpertEngine& make_engine,
+      std::unique_ptr<transport::ExpertExchange> exchange,
+      transport::Scheduler executor);
+  ~ExpertShards();
+
+  // For the launch queue, whose steps end before this does.
+  kernels::ExchangeRunner runner();
+
+  // Loads what is new, then the shards serve it, then steps use it; steps on the way end by the
+  // placement before. The epoch is the next one, whatever the layers' map says. An error: nothing
+  // changed.
+  Result<void> place(std::vector<ExpertLayer> layers);
+
+  // A shard dies with what it holds: exchanges that need it fail until it is restored.
+  void end(std::uint32_t shard);
+  // A new shard loads the slots of the placement in force.
+  Result<void> restore(std::uint32_t shard);
+
+  void stop();
+
+  const ExpertPlacementMap& placement() const { return placement_; }
+
+  kernels::ExpertEngineUse use(std::uint32_t shard) const;
+
+  transport::ExpertExchange::Use exchange_use() const { return exchange_->use(); }
+
+  std::vector<std::vector<std::int64_t>> routed() const { return dispatcher_.routed(); }
+
+ private:
+  ExpertShards(const ExpertShardsSetup& setup,
+               const MakeExpertEngine& make_engine,
+               std::unique_ptr<transport::ExpertExchange> exchange,
+               transport::Scheduler executor);
+
+  using EnginePtr = std::shared_ptr<kernels::ExpertEngine>;
+
+  Result<void> load(kernels::ExpertEngine& engine,
+                    std::uint32_t shard,
+                    const std::vector<ExpertLayer>& layers) const;
+  void serve(std::uint32_t shard);
+
+  const ExpertShardsSetup setup_;
+  const MakeExpertEngine make_engine_;
+  const std::unique_ptr<transport::ExpertExchange> exchange_;
+  const transport::Scheduler executor_;
+  ExpertDispatcher dispatcher_;
+  kernels::ExpertEngineLimits limits_;
+  mutable std::mutex mutex_;        // guards engines_
+  std::vector<EnginePtr> engines_;  // null: the shard has ended
+  ExpertPlacementMap placement_;
+};
+
+// Slots of each layer for all experts and `redundant` more on each of `ranks`; experts and replicas
+// as for even load.
+Result<std::vector<ExpertLayer>> even_layers(const kernels::ExpertModel& model,
+                                             std::int32_t ranks,
+                                             std::int32_t redundant);
+
+}  // namespace shoal
