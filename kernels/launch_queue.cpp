@@ -33,6 +33,10 @@ void LaunchedStep::discard(Error error) {
   refused_ = std::move(error);
 }
 
+void LaunchedStep::let_go() {
+  launch_ = {};
+}
+
 Result<std::unique_ptr<Step>> LaunchedStep::begin(Backend& backend) {
   for (const SequenceId id : launch_.fresh) {
     backend.reset_sequence(id);
@@ -165,7 +169,14 @@ void LaunchQueue::stop() {
   }
   // Callbacks may hold the last reference to KV memory, whose release calls back: not under the
   // lock.
-  auto dropped = std::exchange(state_->queues, {});
+  const auto dropped = std::exchange(state_->queues, {});
+  for (const auto& queue : dropped) {
+    for (const auto& entry : queue) {
+      if (auto* step = std::get_if<LaunchedStep>(&entry->work)) {
+        step->let_go();
+      }
+    }
+  }
 }
 
 std::shared_ptr<LaunchQueue::Entry> LaunchQueue::runnable() const {

@@ -107,6 +107,10 @@ class LaunchedStep {
   // nothing, so they start anew.
   void discard(Error error);
 
+  // Of a step that will not go on: drops the callback with what it holds. The step's own memory
+  // stays, an exchange may still write to it.
+  void let_go();
+
   // After kDone.
   void finish(Backend& backend, Nanos compute);
 

@@ -269,7 +269,7 @@ TEST_CASE("a step whose exchange fails is done with that error, and the next one
   CHECK(record.wait_for(2) == std::vector<std::string>{"a shard is gone", "next"});
 }
 
-TEST_CASE("an exchange that ends after its queue was destroyed calls nothing, and lets go") {
+TEST_CASE("an exchange may end after its queue was destroyed: nothing is called, nothing is held") {
   SimBackend backend({.exchanges = 1}, {.blocks = 8, .sequences = 8});
   Record record;
   std::function<void(Result<void>)> parked;
@@ -284,8 +284,6 @@ TEST_CASE("an exchange that ends after its queue was destroyed calls nothing, an
     queue.launch(std::move(launch));
     record.wait_for(1);
   }
-  CHECK(held.use_count() == 2);
-  parked({});
-  parked = nullptr;
   CHECK(held.use_count() == 1);
+  parked({});
 }
