@@ -378,6 +378,34 @@ TEST_CASE_TEMPLATE("rows go to a shard of another node and back", Row, MemoryRow
   shard_end->stop();
 }
 
+TEST_CASE_TEMPLATE("an answer too large for one message fails its dispatch before the deadline",
+                   Row,
+                   MemoryRow,
+                   TcpRow) {
+  Row row;
+  ThreadScheduler timers(clock_now);
+  const auto source_end = row.open(NodeId{1}, IncarnationId{1}, TransportLimits{});
+  const auto shard_end = row.open(NodeId{2}, IncarnationId{1}, {.message = Bytes{10'000}});
+  Inbox<Combine> came;
+  {
+    const auto source = make_shard_exchange(
+        {.self = NodeId{1}, .timers = timers.port(), .transport = source_end.get()});
+    const auto host = make_shard_exchange(
+        {.self = NodeId{2}, .timers = timers.port(), .transport = shard_end.get()});
+    source_end->set_peer(address_of(NodeId{2}, IncarnationId{1}, shard_end->port()));
+    shard_end->set_peer(address_of(NodeId{1}, IncarnationId{1}, source_end->port()));
+    host->serve(0, timers.port(), echo);
+    source->dispatch(
+        {.epoch = EpochId{1}, .deadline = later(), .parts = {{NodeId{2}, batch_of(0, 100)}}},
+        [&came](Combine result) { came.put(std::move(result)); });
+    const auto ended = came.wait(1);
+    REQUIRE(ended.size() == 1);
+    CHECK(ended[0].error().code == Code::kNoCapacity);
+  }
+  source_end->stop();
+  shard_end->stop();
+}
+
 TEST_CASE("bytes that are no batch are refused, whatever they are") {
   const Buffer good = batch_of(0, 3).stamped(9, 2);
   const auto whole = ExpertBatch::read(good);

@@ -363,12 +363,20 @@ void Exchange::answer(const BatchOwner& owner, Result<ExpertOutputs> outputs) {
     take_answer(owner.dispatch, owner.part, std::move(outputs));
     return;
   }
-  // Lost answers are the source's to notice, by its own deadline.
+  // Lost answers are the source's to notice, by its own deadline; but one that cannot be sent says
+  // so.
+  const auto refused =
+      [weak = weak_from_this(), owner, is_error = !outputs.has_value()](Result<void> sent) {
+        const auto self = weak.lock();
+        if (self != nullptr && !sent && !is_error && sent.error().code == Code::kNoCapacity) {
+          self->answer(owner, tl::unexpected(std::move(sent).error()));
+        }
+      };
   parts_.transport->send(owner.source,
                          kAnswers,
                          make_answer(owner, outputs),
                          parts_.timers.now() + parts_.limits.answer,
-                         [](const Result<void>&) {});
+                         refused);
 }
 
 void Exchange::runs() {
