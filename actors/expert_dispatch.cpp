@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -51,20 +53,22 @@ transport::ExpertBatch batch_of(const transport::ExpertBatchShape& shape,
                                 std::span<const std::int64_t> pairs,
                                 std::span<const std::int32_t> row,
                                 std::span<const std::int32_t> slot) {
-  return transport::ExpertBatch(shape, [&](const transport::ExpertBatch::Fields& fields) {
-    std::copy(row.begin(), row.end(), fields.row);
-    std::copy(slot.begin(), slot.end(), fields.slot);
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      fields.weight[i] = exchange.weights[pairs[i]];
-    }
-    const std::int64_t dim = exchange.dim;
-    const std::int64_t groups = dim / kernels::kGroup;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto to = static_cast<std::int64_t>(i);
-      std::copy_n(exchange.x.codes + rows[i] * dim, dim, fields.codes + to * dim);
-      std::copy_n(exchange.x.scales + rows[i] * groups, groups, fields.scales + to * groups);
-    }
-  });
+  const auto fill =
+      [&exchange, rows, pairs, row, slot](const transport::ExpertBatch::Fields& fields) {
+        std::copy(row.begin(), row.end(), fields.row);
+        std::copy(slot.begin(), slot.end(), fields.slot);
+        for (std::size_t i = 0; i < pairs.size(); ++i) {
+          fields.weight[i] = exchange.weights[pairs[i]];
+        }
+        const std::int64_t dim = exchange.dim;
+        const std::int64_t groups = dim / kernels::kGroup;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const auto to = static_cast<std::int64_t>(i);
+          std::copy_n(exchange.x.codes + rows[i] * dim, dim, fields.codes + to * dim);
+          std::copy_n(exchange.x.scales + rows[i] * groups, groups, fields.scales + to * groups);
+        }
+      };
+  return transport::ExpertBatch(shape, fill);
 }
 
 void put_outputs(const kernels::Exchange& exchange,
@@ -129,7 +133,7 @@ ExpertDispatcher::Plan ExpertDispatcher::plan(const kernels::Exchange& exchange)
   for (std::int64_t i = 0; i < pairs; ++i) {
     const auto slots = layer.replicas.slots_of(exchange.experts[i]);
     const std::int32_t slot = *std::ranges::find_if(
-        slots, [&](std::int32_t s) { return left[static_cast<std::size_t>(s)] > 0; });
+        slots, [&left](std::int32_t s) { return left[static_cast<std::size_t>(s)] > 0; });
     --left[static_cast<std::size_t>(slot)];
     Plan::Part& part = plan.ranks[static_cast<std::size_t>(layer.shape.rank_of(slot))];
     if (const std::int64_t row = i / exchange.top_k; part.rows.empty() || part.rows.back() != row) {

@@ -57,6 +57,8 @@ class ExpertShards {
 
   const ExpertPlacementMap& placement() const { return placement_; }
 
+  std::uint32_t count() const { return static_cast<std::uint32_t>(setup_.shards); }
+
   kernels::ExpertEngineUse use(std::uint32_t shard) const;
 
   transport::ExpertExchange::Use exchange_use() const { return exchange_->use(); }

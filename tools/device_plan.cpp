@@ -74,6 +74,12 @@ Result<DevicePlan> plan_device(const Config& config) {
   device.model = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
   device.threads = compute_threads(config);
   device.sequences = config.kv().sequences();
+  device.yields_experts = config.experts().shards() > 0;
+  if (device.yields_experts && !kind.reads_model) {
+    return fail(Code::kMisconfigured,
+                "experts.shards: the device " + plan.name +
+                    " has no experts; set it to 0, or compute.device to cpu");
+  }
   if (!kind.reads_model) {
     TRY(plan.tokenizer, Tokenizer::load(device.model / "tokenizer.json"));
     TRY(device.sim.model, sim_model(config, *plan.tokenizer));

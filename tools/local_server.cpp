@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/expert_metrics.h"
 #include "actors/log.h"
 #include "tools/model_digest.h"
 #include "tools/progress_bar.h"
@@ -60,7 +61,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   TRY(ServerPlan plan, plan_server(config, roles));
   auto server = std::unique_ptr<LocalServer>(new LocalServer(config));
   if (roles.has_device()) {
-    TRY_VOID(server->open_device(plan.device));
+    TRY_VOID(server->open_device(config, plan.device));
   }
   if (cluster != nullptr) {
     // Not before the weights are loaded: a port that is open is taken for a node that answers.
@@ -78,14 +79,20 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   return server;
 }
 
-Result<void> LocalServer::open_device(DevicePlan plan) {
+Result<void> LocalServer::open_device(const Config& config, DevicePlan plan) {
   plan.config.sim.time = {monotonic_now, [this](Instant when) { pause_.until(when); }};
   ProgressBar bar("loading");
   TRY(device_,
       kernels::open_device(plan.name, plan.config, [&bar](std::int64_t done, std::int64_t total) {
         bar.update(done, total);
       }));
-  launcher_ = std::make_unique<kernels::LaunchQueue>(device_->backend(), monotonic_now);
+  kernels::ExchangeRunner runner;
+  if (config.experts().shards() > 0) {
+    TRY(experts_, ShardedExperts::open(config.experts(), *device_));
+    runner = experts_->shards().runner();
+  }
+  launcher_ =
+      std::make_unique<kernels::LaunchQueue>(device_->backend(), monotonic_now, std::move(runner));
   return {};
 }
 
@@ -141,7 +148,12 @@ Result<void> LocalServer::open_front(const Config& config,
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
   parts.version = SHOAL_VERSION;
   parts.nodes = std::move(nodes);
-  parts.node_metrics = [node = node_.get()](std::string& page) { page += node->metrics_text(); };
+  parts.node_metrics = [node = node_.get(), experts = experts_.get()](std::string& page) {
+    page += node->metrics_text();
+    if (experts != nullptr) {
+      page += expert_text(experts->shards());
+    }
+  };
   parts.log = log_of(config, silent_);
   TRY(http_, HttpServer::start(std::move(front.http), std::move(parts)));
   return {};

@@ -19,6 +19,7 @@
 #include "tools/node_ports.h"
 #include "tools/process_ports.h"
 #include "tools/server_plan.h"
+#include "tools/sharded_experts.h"
 
 namespace shoal::tools {
 
@@ -62,7 +63,7 @@ class LocalServer {
   static Result<std::unique_ptr<LocalServer>> start(const Config& config,
                                                     const ClusterPlan* cluster,
                                                     NodeId self);
-  Result<void> open_device(DevicePlan plan);
+  Result<void> open_device(const Config& config, DevicePlan plan);
   Result<void> open_node(const Config& config, const ServerPlan& plan);
   Result<void> open_front(const Config& config,
                           const ServerPlan& plan,
@@ -73,7 +74,8 @@ class LocalServer {
   std::string model_name_;
   Pause pause_;                                     // of a device that takes time for nothing
   std::unique_ptr<kernels::Device> device_;         // null without prefill and decode
-  std::unique_ptr<kernels::LaunchQueue> launcher_;  // likewise
+  std::unique_ptr<ShardedExperts> experts_;         // null: the device runs its experts itself
+  std::unique_ptr<kernels::LaunchQueue> launcher_;  // as the device
   std::unique_ptr<transport::BlockStore> blocks_;   // null: KV ends with its request
   std::unique_ptr<NodePorts> ports_;                // null: a cluster of its own
   std::unique_ptr<Node> node_;

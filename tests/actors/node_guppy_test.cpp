@@ -13,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "actors/expert_shards.h"
 #include "actors/node.h"
 #include "kernels/launch_queue.h"
 #include "kernels/registry.h"
 #include "tests/sim/node_clients.h"
 #include "transport/memory/memory_blocks.h"
+#include "transport/registry.h"
+#include "transport/thread_scheduler.h"
 
 namespace {
 
@@ -99,20 +102,25 @@ class GatedLauncher final : public kernels::Launcher {
 struct GuppyNode {
   std::unique_ptr<transport::BlockStore> store;
   std::unique_ptr<kernels::Device> device;
+  transport::ThreadScheduler timers{clock_now};
+  transport::ThreadScheduler executor{clock_now};
+  std::unique_ptr<ExpertShards> experts;  // null: the device runs them itself
   std::unique_ptr<kernels::LaunchQueue> queue;
   std::unique_ptr<GatedLauncher> gate;
   std::unique_ptr<Node> node;
   std::unique_ptr<Clients> clients;
 
-  explicit GuppyNode(bool keeps_kv = false, bool keeps_tails = true) {
+  explicit GuppyNode(bool keeps_kv = false, bool keeps_tails = true, int expert_shards = 0) {
     kernels::DeviceConfig config;
     config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
     config.kv_blocks = 80;
     config.sequences = 8;
+    config.yields_experts = expert_shards > 0;
     auto opened = kernels::open_device("cpu", config);
     REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
     device = *std::move(opened);
-    queue = std::make_unique<kernels::LaunchQueue>(device->backend(), clock_now);
+    queue = std::make_unique<kernels::LaunchQueue>(
+        device->backend(), clock_now, expert_shards > 0 ? open_experts(expert_shards) : nullptr);
     gate = std::make_unique<GatedLauncher>(*queue);
     KvParts kv;
     if (keeps_kv) {
@@ -140,6 +148,20 @@ struct GuppyNode {
   }
 
   ~GuppyNode() { CHECK(node->shut_down(seconds(20))); }
+
+  kernels::ExchangeRunner open_experts(int shards) {
+    auto exchange =
+        transport::open_expert_exchange("shards", {.self = {}, .timers = timers.port()});
+    REQUIRE(exchange.has_value());
+    auto made = ExpertShards::open(
+        {.shards = shards},
+        [this](const auto& limits) { return device->make_expert_engine(limits); },
+        *std::move(exchange),
+        executor.port());
+    REQUIRE(made.has_value());
+    experts = *std::move(made);
+    return experts->runner();
+  }
 
   // Returns when all full blocks of the prompt are there.
   Answer ask_and_store(const Wanted& request) {
@@ -221,6 +243,31 @@ TEST_CASE("a dying worker changes no token of a real answer, bounded or exact") 
       CHECK(resumed.basis == whole.basis);
       CHECK(resumed.tokens == whole.tokens);
     }
+  }
+}
+
+TEST_CASE("experts on shards change no token, and one that dies costs its step and no token") {
+  GuppyNode guppy;
+  GuppyNode sharded(false, true, 4);
+  for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+    CAPTURE(static_cast<int>(mode));
+    Wanted request = story(mode, 200);
+    request.sampling.max_tokens = 400;
+    const Answer whole = guppy.wait(guppy.clients->ask(request));
+    CHECK(sharded.wait(sharded.clients->ask(request)).tokens == whole.tokens);
+    const auto failed = [&] { return sharded.experts->exchange_use().failed; };
+    const std::int64_t before = failed();
+    const RequestId cut = sharded.clients->ask(request);
+    REQUIRE(sharded.clients->wait_for_tokens(cut, 5, seconds(60)));
+    for (const Instant limit = clock_now() + seconds(20);
+         failed() == before && clock_now() < limit;) {
+      sharded.experts->end(2);
+      REQUIRE(sharded.experts->restore(2).has_value());
+    }
+    const Answer resumed = sharded.wait(cut);
+    CHECK(resumed.attempts == 1 + failed() - before);
+    CHECK(resumed.attempts >= 2);
+    CHECK(resumed.tokens == whole.tokens);
   }
 }
 

@@ -170,6 +170,29 @@ class Answers(unittest.TestCase):
                 self.assertIn(word, answer["error"]["message"])
 
 
+class Shards(unittest.TestCase):
+    def test_experts_on_shards_give_the_golden_ids_and_are_counted(self):
+        with Server("--set", "experts.shards=4", "--set", "experts.redundant=1", "--set", "kv.store=none") as server:
+            rows = 0
+            for case in golden()[:6]:
+                answer = server.post("/v1/completions", {
+                    "model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 100,
+                    "return_token_ids": True, "replay": "exact"})
+                self.assertEqual(answer["choices"][0]["token_ids"], case["output_ids"])
+                rows += len(case["prompt_ids"]) + len(case["output_ids"]) - 1
+            page = server.request("GET", "/metrics")[1]
+        values = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("shoal_expert"))
+        self.assertEqual(int(values['shoal_expert_rows_total{layer="0"}']), 2 * rows)
+        self.assertEqual(values["shoal_expert_exchanges_failed_total"], "0")
+        self.assertGreater(int(values['shoal_expert_weights_bytes{shard="3"}']), 0)
+        self.assertGreater(int(values["shoal_expert_hops_total"]), int(values["shoal_expert_exchanges_total"]))
+
+    def test_a_device_without_experts_is_refused_in_words(self):
+        done = shoal_program.run("serve", "--set", "experts.shards=2", "--set", "compute.device=sim")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("experts.shards: the device sim has no experts", done.stderr)
+
+
 class Explained(unittest.TestCase):
     def test_a_request_is_explained_as_a_table_with_its_basis(self):
         with Server() as server:
