@@ -1,5 +1,5 @@
-// shoal bench engine: steps straight on the device: decode at several batch sizes, prefill, and
-// what a step costs outside kernels.
+// shoal bench engine: steps straight on the device: decode at several batch sizes, prefill,
+// what expert shards add, and what a step costs outside kernels.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "kernels/registry.h"
 #include "tools/bench_command_line.h"
+#include "tools/bench_engine_shards.h"
 #include "tools/commands.h"
 #include "tools/flag_checks.h"
 #include "tools/local_server.h"
@@ -23,6 +24,7 @@ struct BenchEngineOptions {
   std::int64_t prompt = 64;     // tokens in the cache before decode is timed
   std::int64_t prefill = 2048;  // tokens of the timed prefill
   int steps = 100;
+  int shards = 4;        // for the experts, against the device's own; 0: not compared
   bool profile = false;  // time per operator
 };
 
@@ -163,6 +165,10 @@ Result<void> bench(const BenchEngineOptions& o) {
                 static_cast<long long>(o.prefill),
                 static_cast<double>(o.prefill) / seconds(prefill));
   }
+  if (o.shards > 0) {
+    TRY_VOID(bench_expert_shards(
+        {.model = o.model, .prompt = o.prompt, .steps = o.steps, .shards = o.shards}));
+  }
   TRY(const auto device, open(o, 1, true));
   return print_outside_kernels(*device, o);
 }
@@ -191,6 +197,10 @@ void add_bench_engine(CLI::App& bench, int& status) {
       ->capture_default_str();
   engine->add_option("--steps", o.steps, "decode steps a measurement")
       ->check(CLI::Range(3, 1000000))
+      ->capture_default_str();
+  engine
+      ->add_option("--shards", o.shards, "expert shards to compare with the device's own; 0: none")
+      ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   engine->add_flag("--profile", o.profile, "time per operator");
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");

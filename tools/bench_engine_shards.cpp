@@ -1,0 +1,185 @@
+// Steps of a device that runs its experts itself and of one that has them in shards, in turn, so
+// that what else the machine does meets both; what shards add is the median of the differences.
+#include "tools/bench_engine_shards.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <semaphore>
+#include <utility>
+#include <vector>
+
+#include "kernels/launch_queue.h"
+#include "kernels/model/model.h"
+#include "kernels/registry.h"
+#include "tools/process_ports.h"
+#include "tools/sharded_experts.h"
+
+namespace shoal::tools {
+
+namespace {
+
+constexpr int kMostRows = 32;
+
+// Decoding sequences on a launch queue, as workers run them.
+class Decoding {
+ public:
+  // shards == 0: the device runs its experts itself.
+  static Result<std::unique_ptr<Decoding>> open(const BenchShardsOptions& o,
+                                                std::shared_ptr<const kernels::Model> model,
+                                                int shards) {
+    auto self = std::unique_ptr<Decoding>(new Decoding());
+    kernels::DeviceConfig config;
+    config.weights = std::move(model);
+    config.sequences = kMostRows;
+    config.kv_blocks = kMostRows * (o.prompt + o.steps + kBlockTokens) / kBlockTokens + kMostRows;
+    config.yields_experts = shards > 0;
+    TRY(self->device_, kernels::open_device("cpu", config));
+    kernels::ExchangeRunner runner;
+    if (shards > 0) {
+      config::Experts experts;
+      experts.set_shards(shards);
+      TRY(self->experts_, ShardedExperts::open(experts, *self->device_));
+      runner = self->experts_->shards().runner();
+    }
+    self->queue_ = std::make_unique<kernels::LaunchQueue>(
+        self->device_->backend(), monotonic_now, std::move(runner));
+    return self;
+  }
+
+  // So many sequences with a prompt in the cache.
+  Result<void> begin(int rows, const BenchShardsOptions& o) {
+    kernels::KvArena& arena = device_->backend().arena();
+    for (int i = 0; i < rows; ++i) {
+      kernels::RowRun run;
+      run.sequence = *arena.take_sequence();
+      run.blocks = *arena.take_blocks((o.prompt + o.steps + kBlockTokens) / kBlockTokens);
+      for (std::int64_t p = 0; p < o.prompt; ++p) {
+        run.tokens.push_back(
+            static_cast<TokenId>(3 + (p * 7 + i * 131) % (device_->backend().shape().vocab - 3)));
+      }
+      run.sample = true;
+      fresh_.push_back(run.sequence);
+      runs_.push_back(std::move(run));
+    }
+    return step().map([](Nanos) {});
+  }
+
+  void end() {
+    for (const kernels::RowRun& run : runs_) {
+      device_->backend().arena().give_sequence(run.sequence);
+      device_->backend().arena().give_blocks(run.blocks);
+    }
+    runs_.clear();
+  }
+
+  // From launch to result.
+  Result<Nanos> step() {
+    std::binary_semaphore ended(0);
+    Result<kernels::StepResult> result;
+    kernels::Launch launch;
+    launch.plan.runs = runs_;
+    launch.fresh = std::exchange(fresh_, {});
+    launch.done = [&ended, &result](kernels::CompletedStep step) {
+      result = std::move(step.result);
+      ended.release();
+    };
+    const Instant began = monotonic_now();
+    queue_->launch(std::move(launch));
+    ended.acquire();
+    const Nanos time = monotonic_now() - began;
+    TRY(const kernels::StepResult tokens, std::move(result));
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      runs_[i].first += runs_[i].rows();
+      runs_[i].tokens = {tokens.runs[i].token};
+    }
+    return time;
+  }
+
+  int layers() { return device_->backend().shape().layers; }
+
+  transport::ExpertExchange::Use use() { return experts_->shards().exchange_use(); }
+
+ private:
+  Decoding() = default;
+
+  std::unique_ptr<kernels::Device> device_;
+  std::unique_ptr<ShardedExperts> experts_;
+  std::unique_ptr<kernels::LaunchQueue> queue_;
+  std::vector<kernels::RowRun> runs_;
+  std::vector<SequenceId> fresh_;
+};
+
+double quantile(std::vector<double> values, double part) {
+  const auto at = static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<std::size_t>(at)];
+}
+
+struct Comparison {
+  int rows = 0;
+  int layers = 0;
+  std::vector<double> own;    // us of a step
+  std::vector<double> added;  // us of a layer
+  transport::ExpertExchange::Use before;
+  transport::ExpertExchange::Use after;
+};
+
+void print(const Comparison& c, int shards) {
+  const auto exchanges = static_cast<double>(c.after.combined - c.before.combined);
+  const auto kilobytes = [exchanges](Bytes before, Bytes after) {
+    return static_cast<double>((after - before).value) / exchanges / 1e3;
+  };
+  std::printf(
+      "experts threads 1 batch %2d on %d shards: %+.1f us a layer (quartiles %+.1f, %+.1f) to "
+      "%.1f; "
+      "%.1f hops, %.1f KB there, %.1f KB back\n",
+      c.rows,
+      shards,
+      quantile(c.added, 0.5),
+      quantile(c.added, 0.25),
+      quantile(c.added, 0.75),
+      quantile(c.own, 0.5) / c.layers,
+      static_cast<double>(c.after.hops - c.before.hops) / exchanges,
+      kilobytes(c.before.sent, c.after.sent),
+      kilobytes(c.before.received, c.after.received));
+}
+
+Result<Comparison> compare(Decoding& own,
+                           Decoding& sharded,
+                           int rows,
+                           const BenchShardsOptions& o) {
+  TRY_VOID(own.begin(rows, o));
+  TRY_VOID(sharded.begin(rows, o));
+  Comparison c{.rows = rows,
+               .layers = own.layers(),
+               .own = {},
+               .added = {},
+               .before = sharded.use(),
+               .after = {}};
+  for (int i = 0; i < o.steps; ++i) {
+    TRY(const Nanos local, own.step());
+    TRY(const Nanos remote, sharded.step());
+    c.own.push_back(std::chrono::duration<double, std::micro>(local).count());
+    c.added.push_back(std::chrono::duration<double, std::micro>(remote - local).count() / c.layers);
+  }
+  c.after = sharded.use();
+  own.end();
+  sharded.end();
+  return c;
+}
+
+}  // namespace
+
+Result<void> bench_expert_shards(const BenchShardsOptions& o) {
+  TRY(const auto model, kernels::Model::load(o.model));
+  TRY(const auto own, Decoding::open(o, model, 0));
+  TRY(const auto sharded, Decoding::open(o, model, o.shards));
+  for (const int rows : {1, 8, kMostRows}) {
+    TRY(const Comparison comparison, compare(*own, *sharded, rows, o));
+    print(comparison, o.shards);
+  }
+  return {};
+}
+
+}  // namespace shoal::tools
