@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/model/experts.h"
 #include "kernels/model/block_pass.h"
+#include "kernels/model/experts.h"
 #include "kernels/model/model.h"
 #include "tests/kernels/golden.h"
 
