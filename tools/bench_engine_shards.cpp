@@ -131,9 +131,8 @@ void print(const Comparison& c, int shards) {
     return static_cast<double>((after - before).value) / exchanges / 1e3;
   };
   std::printf(
-      "experts threads 1 batch %2d on %d shards: %+.1f us a layer (quartiles %+.1f, %+.1f) to "
-      "%.1f; "
-      "%.1f hops, %.1f KB there, %.1f KB back\n",
+      "experts threads 1 batch %2d on %d shards: %+.1f us a layer (quartiles %+.1f, %+.1f) beside "
+      "%.1f; %.1f hops, %.1f KB there, %.1f KB back\n",
       c.rows,
       shards,
       quantile(c.added, 0.5),
