@@ -1,6 +1,7 @@
 // Sums what the nodes count over a bucket of time, then plans.
 #include "actors/autoscaler.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -36,10 +37,13 @@ struct Scaler {
   std::map<NodeId, ServiceDemand> counted;  // totals as each node last said
   ServiceDemand came;                       // in this bucket
   ViewPtr view;
+  bool has_planned = false;
 
   void start(ContextPtr context);
+  void see(const ViewPublished& message);
   void beat(const NodeBeat& message);
   void plan();
+  std::int64_t nodes_of(int role) const;
   PoolLoad load(int role) const;
   void carry_out(const ScalePlan& made, std::span<const PoolLoad> loads);
 };
@@ -67,15 +71,31 @@ void Scaler::beat(const NodeBeat& message) {
   last->second = message.demand;
 }
 
+// Until it has planned, what there is is what there should be.
+void Scaler::see(const ViewPublished& message) {
+  view = message.view;
+  for (int role = 0; role < kScaledRoles; ++role) {
+    ScaleMetrics& metrics = node->metrics.autoscale[static_cast<std::size_t>(role)];
+    metrics.units = nodes_of(role);
+    if (!has_planned) {
+      metrics.wanted = metrics.units.load();
+    }
+  }
+}
+
+std::int64_t Scaler::nodes_of(int role) const {
+  return std::count_if(view->members.begin(), view->members.end(), [this, role](const Member& one) {
+    const NodeRoles& roles = node->cluster->topology.nodes.at(one.node.value).roles;
+    return role == kScaledPrefill ? roles.prefill : roles.decode;
+  });
+}
+
 PoolLoad Scaler::load(int role) const {
   const auto r = static_cast<std::size_t>(role);
   PoolLoad load;
   const auto bucket = static_cast<double>(node->options.autoscale.timing.bucket.count());
   load.demand_ns = static_cast<std::int64_t>(static_cast<double>(came.ns[r]) * 1e9 / bucket);
-  for (const Member& member : view->members) {
-    const NodeRoles& roles = node->cluster->topology.nodes.at(member.node.value).roles;
-    load.units += (role == kScaledPrefill ? roles.prefill : roles.decode) ? 1 : 0;
-  }
+  load.units = nodes_of(role);
   return load;
 }
 
@@ -85,6 +105,7 @@ void Scaler::plan() {
   }
   const std::array<PoolLoad, kScaledRoles> loads = {load(kScaledPrefill), load(kScaledDecode)};
   came = {};
+  has_planned = true;
   carry_out(policy->plan(loads), loads);
 }
 
@@ -126,7 +147,7 @@ AutoscalerActor::behavior_type autoscaler(AutoscalerActor::stateful_pointer<Scal
         send_after(self, self->state.node->options.autoscale.timing.bucket, Tick{});
       },
       [self](const NodeBeat& m) { self->state.beat(m); },
-      [self](const ViewPublished& m) { self->state.view = m.view; },
+      [self](const ViewPublished& m) { self->state.see(m); },
   };
 }
 
