@@ -244,6 +244,11 @@ Result<void> validate(const Config& config) {
   if (prefill.short_ms() >= prefill.medium_ms() || prefill.medium_ms() >= prefill.long_ms()) {
     return fail(Code::kMisconfigured, "prefill.short_ms, medium_ms, long_ms: must grow");
   }
+  const auto& autoscale = config.autoscale();
+  if (autoscale.prefill_least() > autoscale.prefill_most() ||
+      autoscale.decode_least() > autoscale.decode_most()) {
+    return fail(Code::kMisconfigured, "autoscale: no role's least may be above its most");
+  }
   return {};
 }
 

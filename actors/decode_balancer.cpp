@@ -392,7 +392,6 @@ void DecodeBalancer::move_one() {
     return;
   }
   next_move = now + seat.node->options.decode_move_pause;
-  forget_moves();
   std::vector<Place> places;
   const std::vector<DecodeRank> state = ranks(places);
   std::vector<DecodeAnswer> answers;
@@ -416,16 +415,19 @@ void DecodeBalancer::move_one() {
 // Answers of a node that drains go where there is room, whatever it costs; those for which there is
 // none end where they are.
 void DecodeBalancer::leave_draining() {
+  forget_moves();
   std::int64_t moving = std::count_if(placed.begin(), placed.end(), [](const auto& entry) {
     return entry.second.move.has_value();
   });
+  std::int64_t tried = 0;
   for (auto& [key, entry] : placed) {
-    if (moving >= kMostLeaving) {
+    if (moving >= kMostLeaving || tried >= kMostLeaving) {
       return;
     }
     if (entry.move || !sites[entry.site.node.value].load.draining) {
       continue;
     }
+    ++tried;
     std::vector<Place> places;
     std::vector<DecodeRank> others = ranks(places);
     for (std::size_t i = 0; i < others.size(); ++i) {
@@ -437,7 +439,7 @@ void DecodeBalancer::leave_draining() {
                           .tie = key.request.value};
     const DecodePlacement placement = policy->place(others, need, seat.node->options.decode_batch);
     if (!placement.choice) {
-      return;
+      continue;
     }
     ask(key, places[placement.choice->rank], {});
     ++moving;

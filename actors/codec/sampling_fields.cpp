@@ -25,7 +25,7 @@ constexpr FloatField kFloatFields[] = {
     {"min_p", 0, 1, false, "[0, 1]", &Sampling::min_p},
     {"presence_penalty", -2, 2, false, "[-2, 2]", &Sampling::presence_penalty},
     {"frequency_penalty", -2, 2, false, "[-2, 2]", &Sampling::frequency_penalty},
-    {"repetition_penalty", 0, 100, true, "(0, 100]", &Sampling::repetition_penalty},
+    {"repetition_penalty", 0.01, 100, false, "[0.01, 100]", &Sampling::repetition_penalty},
 };
 
 tl::unexpected<Error> out_of_range(std::string_view name, std::string_view range) {
@@ -93,6 +93,8 @@ Result<void> read_logit_bias(const JsonValue& body, Sampling& sampling) {
     key.kind = JsonValue::Kind::kNumber;
     key.text = member.name;
     TRY(const TokenId id, read_token_id(key, "logit_bias"));
+    if (member.name != std::to_string(id))
+      return wrong_type("logit_bias", "token ids without leading zeros", key);  // twice the same
     if (!member.value.is_number())
       return wrong_type("logit_bias", "a number", member.value);
     const double bias = as_double(member.value);

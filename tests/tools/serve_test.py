@@ -162,7 +162,9 @@ class Answers(unittest.TestCase):
                  ({"model": "guppy", "messages": "Hi"}, 400, "messages"),
                  ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "bad_words": ["a", ""]}, 400, "bad_words[1]"),
                  ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "bad_words": ["a"] * 65}, 400, "64"),
-                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"9999999": 1}}, 400, "vocabulary")]
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"9999999": 1}}, 400, "vocabulary"),
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"016": 1}}, 400, "leading zeros"),
+                 ({"model": "guppy", "messages": [{"role": "user", "content": "Hi"}], "repetition_penalty": 1e-40}, 400, "[0.01, 100]")]
         for body, status, word in cases:
             with self.subTest(body=body):
                 got, answer = self.server.request("POST", "/v1/chat/completions", body)

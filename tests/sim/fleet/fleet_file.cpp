@@ -1,6 +1,7 @@
 // What a fleet file and its load must say.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -169,7 +170,55 @@ Result<void> check_parts(const fleet::Fleet& fleet) {
   return {};
 }
 
+Result<void> check_faults(const fleet::Fleet& fleet) {
+  const auto& f = fleet.faults();
+  const auto& c = fleet.control();
+  const bool fails = f.gpu_mtbf_hours() > 0;
+  if (f.gpu_mtbf_hours() < 0 || (fails && f.gpu_mtbf_hours() < 0.01)) {
+    return fail(Code::kMisconfigured, "faults: expected gpu_mtbf_hours of at least 0.01, or 0");
+  }
+  if (fails && f.repair_s() * 1'000 < c.detect_ms()) {
+    return fail(Code::kMisconfigured,
+                "faults: expected repair_s of no less than control.detect_ms: nobody hears of a "
+                "fault that is over");
+  }
+  return {};
+}
+
+// Beyond, times and bytes do not fit.
+constexpr double kMostNumber = 1e15;
+
+// The first number of the message that is none or too large, by name; empty: there is none.
+std::string odd_number(const google::protobuf::Message& message) {
+  using google::protobuf::FieldDescriptor;
+  std::vector<const FieldDescriptor*> given;
+  const auto& reflection = *message.GetReflection();
+  reflection.ListFields(message, &given);
+  for (const FieldDescriptor* field : given) {
+    if (field->is_repeated()) {
+      continue;
+    }
+    std::string inner;
+    double value = 0;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      inner = odd_number(reflection.GetMessage(message, field));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+      value = reflection.GetDouble(message, field);
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+      value = static_cast<double>(reflection.GetInt64(message, field));
+    }
+    if (!inner.empty() || !(std::abs(value) <= kMostNumber)) {
+      return field->name() + (inner.empty() ? "" : "." + inner);
+    }
+  }
+  return {};
+}
+
 Result<void> check_all(const fleet::Fleet& fleet) {
+  if (const std::string name = odd_number(fleet); !name.empty()) {
+    return fail(Code::kMisconfigured, name + ": expected a number up to 1e15");
+  }
+  TRY_VOID(check_faults(fleet));
   TRY_VOID(check_fleet(fleet));
   TRY_VOID(check_parts(fleet));
   return check_rows(fleet);
