@@ -76,7 +76,7 @@ AutoscaleOptions autoscale_options(const config::Autoscale& autoscale) {
                      .target_permille = static_cast<int>(target),
                      .limit_permille = static_cast<int>(autoscale.limit_permille()),
                      .least = least,
-                     .most = std::max(least, most),
+                     .most = most,
                      .spares = spares};
   };
   return {.policy = find_row(autoscale_policies(), autoscale.policy()),

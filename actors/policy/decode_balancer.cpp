@@ -84,11 +84,4 @@ std::optional<DecodeChoice> pick_least(std::span<const DecodeRank> ranks,
               : std::nullopt;
 }
 
-std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
-                                             const DecodeNeed& need,
-                                             const CostModel& cost,
-                                             std::int64_t max_batch) {
-  return pick_least(ranks, need, cost, max_batch, by_step);
-}
-
 }  // namespace shoal

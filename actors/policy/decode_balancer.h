@@ -82,10 +82,4 @@ std::optional<DecodeChoice> pick_least(std::span<const DecodeRank> ranks,
                                        std::int64_t max_batch,
                                        DecodeScore score);
 
-// The least by step.
-std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
-                                             const DecodeNeed& need,
-                                             const CostModel& cost,
-                                             std::int64_t max_batch);
-
 }  // namespace shoal

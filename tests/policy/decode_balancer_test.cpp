@@ -18,7 +18,7 @@ TEST_CASE("an answer joins the decode rank whose step stays shortest") {
       {{true, 0, 10, 50'000, {9, 9}}, {true, 0, 30, 10'000, {9, 9}}, {true, 0, 5, 90'000, {9, 9}}}};
   // 11 + 50 + 2 = 63 us; 31 + 10 + 2 = 43 us; 6 + 90 + 2 = 98 us.
   const auto choice =
-      pick_decode_rank(ranks, {.device = 0, .blocks = 0, .tokens = 2'000}, kCost, 64);
+      pick_least(ranks, {.device = 0, .blocks = 0, .tokens = 2'000}, kCost, 64, by_step);
   REQUIRE(choice.has_value());
   CHECK(choice->rank == 1);
   CHECK(choice->step == Nanos{43'000});
@@ -27,7 +27,7 @@ TEST_CASE("an answer joins the decode rank whose step stays shortest") {
 TEST_CASE("a decode rank without room, place, life or the KV's device takes nothing") {
   const DecodeNeed need{.device = 0, .blocks = 5, .tokens = 100};
   const auto takes = [&](DecodeRank rank) {
-    return pick_decode_rank({&rank, 1}, need, kCost, 8).has_value();
+    return pick_least({&rank, 1}, need, kCost, 8, by_step).has_value();
   };
   CHECK(takes({true, 0, 7, 0, {5, 1}}));
   CHECK_FALSE(takes({false, 0, 7, 0, {5, 1}}));
@@ -44,7 +44,7 @@ TEST_CASE("no decode rank is a favourite among equals") {
   std::array<int, 3> taken{};
   for (std::uint64_t request = 0; request < kRequests; ++request) {
     const DecodeNeed need{.device = 0, .blocks = 1, .tokens = 10, .tie = request};
-    ++taken[pick_decode_rank(ranks, need, kCost, 64).value().rank];
+    ++taken[pick_least(ranks, need, kCost, 64, by_step).value().rank];
   }
   for (const int count : taken) {
     CHECK(count > kRequests / 3 - 150);  // five deviations of a fair draw: 5 * sqrt(3000 * 2/9)
@@ -66,7 +66,7 @@ TEST_CASE("no decode rank is overfilled and the chosen step is the least, whatev
     const DecodeNeed need{.device = static_cast<std::uint32_t>(random() % 2),
                           .blocks = static_cast<std::int64_t>(random() % 20),
                           .tokens = static_cast<Position>(random() % 10'000)};
-    const auto choice = pick_decode_rank(ranks, need, kCost, 8);
+    const auto choice = pick_least(ranks, need, kCost, 8, by_step);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const DecodeRank& rank = ranks[r];
       const bool fits =
@@ -89,12 +89,12 @@ TEST_CASE("a rank whose node failed a moment ago is taken only where no other co
   const DecodeNeed need{.device = {}, .blocks = 3, .tokens = 100};
   const CostModel cost(CostCoefficients{});
   const std::vector<DecodeRank> both{idle_but_failed, busy};
-  CHECK(pick_decode_rank(both, need, cost, 8)->rank == 1);
+  CHECK(pick_least(both, need, cost, 8, by_step)->rank == 1);
   const std::vector<DecodeRank> alone{idle_but_failed};
-  CHECK(pick_decode_rank(alone, need, cost, 8)->rank == 0);
+  CHECK(pick_least(alone, need, cost, 8, by_step)->rank == 0);
   const DecodeRank small{true, 0, 0, 0, {2, 9}, 2, false};
   const std::vector<DecodeRank> with_small{idle_but_failed, small};
-  CHECK(pick_decode_rank(with_small, need, cost, 8)->rank == 0);
+  CHECK(pick_least(with_small, need, cost, 8, by_step)->rank == 0);
 }
 
 TEST_CASE("an answer that no rank could ever hold is told from one that waits for room") {

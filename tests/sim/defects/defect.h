@@ -69,9 +69,9 @@ class Defect {
   // What was read of a segment.
   virtual void on_segment(transport::SegmentNews&) {}
 
-  virtual std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank>,
-                                                       const DecodeNeed&,
-                                                       std::int64_t /*max_batch*/) {
+  virtual std::optional<DecodeChoice> pick_least(std::span<const DecodeRank>,
+                                                 const DecodeNeed&,
+                                                 std::int64_t /*max_batch*/) {
     return {};
   }
 

@@ -147,7 +147,7 @@ std::optional<DecodeChoice> stand_in_pick_least(std::span<const DecodeRank> rank
                                                 std::int64_t max_batch,
                                                 DecodeScore score) {
   if (Defect* defect = defect_at_work()) {
-    if (const auto choice = defect->pick_decode_rank(ranks, need, max_batch)) {
+    if (const auto choice = defect->pick_least(ranks, need, max_batch)) {
       return choice;
     }
   }

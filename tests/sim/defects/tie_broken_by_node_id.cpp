@@ -24,9 +24,9 @@ class TieBrokenByNodeId final : public Defect {
                 kScenario,
                 {"no_favourite"}}) {}
 
-  std::optional<DecodeChoice> pick_decode_rank(std::span<const DecodeRank> ranks,
-                                               const DecodeNeed& need,
-                                               std::int64_t max_batch) override {
+  std::optional<DecodeChoice> pick_least(std::span<const DecodeRank> ranks,
+                                         const DecodeNeed& need,
+                                         std::int64_t max_batch) override {
     std::optional<DecodeChoice> first;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const DecodeRank& rank = ranks[r];

@@ -209,7 +209,8 @@ bool FleetRun::place_one(std::uint64_t id) {
     advance(id, RequestEvent::kRefused);
     return true;
   }
-  const auto choice = pick_decode_rank(ranks_, need, decode_cost_, options_.decode().max_batch());
+  const auto choice =
+      pick_least(ranks_, need, decode_cost_, options_.decode().max_batch(), by_step);
   if (!choice) {
     return false;
   }
