@@ -383,14 +383,17 @@ void KvClient::store_tail(const StoreTail& message) {
   if (!kept.keep(key, message.bytes, seat.node->transport(), seat.node->now())) {
     return;
   }
-  show_kept();
   const TailKept told{
       message.tail, {seat.wiring->self, key, message.tail.identity}, kept.limits().life};
-  for (const NodeParts& node : seat.wiring->nodes) {
-    if (node.router) {
-      notify(node.router, told);
+  for (std::uint32_t n = 0; n < seat.wiring->nodes.size(); ++n) {
+    const RouterActor& router = seat.wiring->nodes[n].router;
+    if (router && NodeId{n} == seat.wiring->self) {
+      tail_kept(told);
+    } else if (router) {
+      notify(router, told);
     }
   }
+  show_kept();  // what it says can be found
 }
 
 void KvClient::tail_kept(const TailKept& message) {
