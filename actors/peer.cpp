@@ -8,14 +8,12 @@
 #include <string>
 #include <utility>
 
+#include "actors/delivery.h"
 #include "actors/proxies.h"
-#include "actors/wire_messages.h"
 #include "schemas/wire.pb.h"
 
 namespace shoal {
 namespace {
-
-using wire_codec::Role;
 
 constexpr Nanos kFirstRedial = std::chrono::milliseconds(20);
 
@@ -106,11 +104,6 @@ struct Peer {
   void handled(std::size_t size);
   void give_credit();
   void deliver(const wire::Envelope& envelope);
-  template <class Message, class Actor>
-  bool deliver_as(const Actor& actor, const wire::Envelope& envelope);
-  bool to_control(const wire::Envelope& envelope);
-  bool to_router(const wire::Envelope& envelope);
-  bool to_workers(const wire::Envelope& envelope);
 };
 
 Peer::~Peer() {
@@ -436,8 +429,7 @@ void Peer::credit(std::size_t bytes) {
 }
 
 void Peer::envelope(const wire::Envelope& envelope, std::size_t size) {
-  const bool control = envelope.role() == static_cast<std::uint32_t>(Role::kSupervisor) ||
-                       envelope.role() == static_cast<std::uint32_t>(Role::kMembership);
+  const bool control = is_control(envelope);
   const Member* member = view == nullptr ? nullptr : view->find(remote);
   const bool valid = control ? session->incarnation.has_value()
                              : session->ready_sent && member != nullptr &&
@@ -477,85 +469,13 @@ void Peer::give_credit() {
 }
 
 void Peer::deliver(const wire::Envelope& envelope) {
-  if (!to_control(envelope) && !to_router(envelope) && !to_workers(envelope)) {
+  const Result<bool> taken = shoal::deliver(envelope, {supervisor, *wiring}, node->now());
+  if (!taken) {
+    lose(taken.error().message);
+  } else if (!*taken) {
     node->log.event(LogLevel::kDebug,
                     "peer.unknown_kind",
                     {{"role", envelope.role()}, {"kind", envelope.kind()}});
-  }
-}
-
-// False: the envelope is of another kind.
-template <class Message, class Actor>
-bool Peer::deliver_as(const Actor& actor, const wire::Envelope& envelope) {
-  if (envelope.kind() != wire_codec::kKind<Message>) {
-    return false;
-  }
-  auto message = wire_codec::decode<Message>(envelope.body(), node->now());
-  if (message) {
-    notify(actor, *std::move(message));
-  } else {
-    lose(message.error().message);
-  }
-  return true;
-}
-
-bool Peer::to_control(const wire::Envelope& envelope) {
-  switch (static_cast<Role>(envelope.role())) {
-    case Role::kSupervisor:
-      return deliver_as<ViewPublished>(supervisor, envelope);
-    case Role::kMembership:
-      return deliver_as<NodeBeat>(wiring->membership, envelope);
-    default:
-      return false;
-  }
-}
-
-bool Peer::to_router(const wire::Envelope& envelope) {
-  const NodeParts& here = wiring->here();
-  switch (static_cast<Role>(envelope.role())) {
-    case Role::kRouter:
-      return deliver_as<Submit>(here.router, envelope) ||
-             deliver_as<StopStream>(here.router, envelope) ||
-             deliver_as<CloseRequest>(here.router, envelope) ||
-             deliver_as<KvShortened>(here.router, envelope) ||
-             deliver_as<PrefillStarted>(here.router, envelope) ||
-             deliver_as<PrefillDone>(here.router, envelope) ||
-             deliver_as<DecodeJoined>(here.router, envelope) ||
-             deliver_as<DecodeYielded>(here.router, envelope) ||
-             deliver_as<AnswerDone>(here.router, envelope) ||
-             deliver_as<AttemptLost>(here.router, envelope) ||
-             deliver_as<TailKept>(here.router, envelope) ||
-             deliver_as<KvNews>(here.router, envelope);
-    case Role::kPrefillBalancer:
-      return envelope.instance() < static_cast<std::uint32_t>(kPrefillClasses) &&
-             deliver_as<PrefillLoad>(here.prefill_balancers[envelope.instance()], envelope);
-    case Role::kDecodeBalancer:
-      return deliver_as<DecodeLeft>(here.decode_balancer, envelope) ||
-             deliver_as<DecodeRefused>(here.decode_balancer, envelope) ||
-             deliver_as<DecodeKept>(here.decode_balancer, envelope) ||
-             deliver_as<DecodeLoad>(here.decode_balancer, envelope);
-    default:
-      return false;
-  }
-}
-
-bool Peer::to_workers(const wire::Envelope& envelope) {
-  const NodeParts& here = wiring->here();
-  switch (static_cast<Role>(envelope.role())) {
-    case Role::kGateway:
-      return deliver_as<TokenBatch>(here.gateway, envelope) ||
-             deliver_as<AttemptFailed>(here.gateway, envelope) ||
-             deliver_as<RequestNoted>(here.gateway, envelope);
-    case Role::kPrefillGroup:
-      return deliver_as<PlacePrefill>(here.prefill_group, envelope) ||
-             deliver_as<ReleaseAttempt>(here.prefill_group, envelope);
-    case Role::kDecodeGroup:
-      return deliver_as<JoinDecode>(here.decode_group, envelope) ||
-             deliver_as<ReleaseAttempt>(here.decode_group, envelope) ||
-             deliver_as<MoveDecode>(here.decode_group, envelope) ||
-             deliver_as<ReleaseHandover>(here.decode_group, envelope);
-    default:
-      return false;
   }
 }
 
