@@ -34,6 +34,7 @@ struct ModelShape {
   std::int64_t block_bytes = 0;     // one block of kBlockTokens tokens
   std::int64_t sequence_bytes = 0;  // per-sequence state: rings, open pair, kept rows
   std::int64_t tail_bytes = 0;      // no tail of a sequence is larger
+  int drafts = 0;                   // made at a time; 0: the device makes none
   TokenId bos = 0;
   TokenId eos = 1;
   std::string numeric_id;    // equal ids give equal bits
@@ -58,6 +59,16 @@ struct SampleSpec {
   std::vector<TokenId> forbidden;  // -inf (end tokens below min_tokens, ends of bad words)
 };
 
+// How the rest of an answer is chosen as it grows: the device draws several tokens before anybody
+// reads the first. Any thread.
+class SampleRules {
+ public:
+  virtual ~SampleRules() = default;
+  // `token` was drawn for `position`, by `spec`, which then says how the next one is. False: the
+  // answer ends with it.
+  virtual bool add(SampleSpec& spec, Position position, TokenId token) const = 0;
+};
+
 enum class Stack : std::uint8_t {
   kAll,      // every layer: decode, exact prefill, forced tokens
   kEncoder,  // layers 0..E-1 and the last KV source's global KV; rows from `decoder_floor` on are
@@ -73,9 +84,11 @@ inline constexpr Position kHistoryTokens = 3;
 struct RowRun {
   SequenceId sequence;
   Position first = 0;
-  std::vector<TokenId> tokens;  // one per row; empty: one row whose token was sampled by run
-                                // `previous` of the queue's last step
-  std::int32_t previous = -1;
+  std::vector<TokenId> tokens;  // one per row
+  // In place of them, one row of the token that the sequence's last step drew, behind its rows, and
+  // chosen from as its rules say: `first`, `tokens` and `sampling` are the device's to know. No row
+  // and no token, once the answer has ended.
+  bool continues = false;
   std::vector<TokenId> history;  // up to kHistoryTokens tokens before `first`, needed once when a
                                  // sequence starts at first > 0, behind blocks that were loaded
   std::vector<std::uint8_t>
@@ -91,14 +104,36 @@ struct RowRun {
   WantLogits logits = WantLogits::kNone;
   bool sample = false;  // choose a token from the last row's logits
   SampleSpec sampling;
+  std::shared_ptr<const SampleRules> rules{};  // null: one token is drawn, and none after it
+  // Of the drafts that are there for the sequence, as many rows follow the run's own at most; those
+  // that equal the tokens drawn before them stay. Only behind one row, with rules; never more than
+  // the block table has room for.
+  int verifies = 0;
+  bool drafts = false;  // make drafts behind the last token drawn, for the next step
 
   std::int64_t rows() const {
     return tokens.empty() ? 1 : static_cast<std::int64_t>(tokens.size());
   }
 };
 
-// Which worker's chain of steps this is: `previous` refers to the last step of the same queue.
-// Decode goes first on the device.
+// A run with drafts to verify.
+struct DraftedRun {
+  std::size_t run = 0;  // of the plan
+  std::span<const float>
+      confidence;  // of each draft, logit; on the condition that those before it held
+};
+
+// Shares the rows of a step out between drafts, when their confidences are known. Any thread.
+class DraftFill {
+ public:
+  virtual ~DraftFill() = default;
+  // How many of each run's drafts are verified. Must not look at the drafts, nor at a confidence
+  // behind the first that it leaves out: what is verified must not depend on what was drawn.
+  virtual std::vector<int> lengths(std::span<const DraftedRun> runs) const = 0;
+};
+
+// Which worker's chain of steps this is; those of one queue run one after the other. Decode goes
+// first on the device.
 enum class Queue : std::uint8_t { kDecode, kPrefill };
 inline constexpr int kQueueCount = 2;
 
@@ -107,15 +142,25 @@ struct StepPlan {
   EpochId epoch;
   Queue queue = Queue::kDecode;
   std::vector<RowRun> runs;
+  std::shared_ptr<const DraftFill> fill{};  // null: each run as many as it says
+};
+
+struct DrawnToken {
+  TokenId token = -1;
+  float logprob = 0;  // under the unmodified softmax
+  float margin = 0;   // best minus second best logit of its row
+  std::vector<TokenLogprob> top{};
 };
 
 struct RunResult {
-  TokenId token = -1;  // sampled, or -1
-  float logprob = 0;   // of `token`, under the unmodified softmax
-  float margin = 0;    // best minus second best logit of the sampled row
-  std::vector<TokenLogprob> top;
-  std::vector<float> logits;  // [rows or 1][vocab] when asked for
-  Position first_logits = 0;  // position of logits row 0
+  Position first = 0;             // of its rows
+  Position end = 0;               // behind those that stay: what was written further on is void
+  std::vector<DrawnToken> drawn;  // the last at `end`; none: nothing was sampled, or could be
+  int verified = 0;               // drafts, of which drawn.size() - 1 were accepted
+  std::vector<float> confidence;  // of the drafts that were made, logits
+  bool ended = false;             // by a token of this step or of one before
+  std::vector<float> logits;      // [rows or 1][vocab] when asked for
+  Position first_logits = 0;      // position of logits row 0
 };
 
 struct StepResult {
@@ -125,6 +170,10 @@ struct StepResult {
 class Step {
  public:
   virtual ~Step() = default;
+
+  // Known when it has begun.
+  std::int64_t rows = 0;     // that it runs, those of drafts included
+  std::int64_t drafted = 0;  // sequences that it makes drafts for
 };
 
 enum class StepYield : std::uint8_t {
@@ -174,8 +223,9 @@ class Backend {
   virtual void read_block(BlockId id, std::span<std::byte> out) = 0;
   virtual void write_block(BlockId id, std::span<const std::byte> bytes) = 0;
 
-  // Checks the plan; kInvalid names the run and what is wrong. The plan's slots and blocks must
-  // stay taken until the step ends.
+  // Checks the plan; kInvalid names the run and what is wrong. The step before it of its queue is
+  // over. The plan's slots and blocks must stay taken until the step ends. A step that is not
+  // advanced to its end leaves sequences that only start anew.
   virtual Result<std::unique_ptr<Step>> begin(StepPlan plan) = 0;
   virtual StepYield advance(Step& step) = 0;
   virtual Exchange& exchange(Step& step) = 0;

@@ -69,12 +69,16 @@ Result<void> LaunchedStep::load_tails(Backend& backend) const {
   return {};
 }
 
-std::vector<BlockBytes> LaunchedStep::save(Backend& backend) const {
+std::vector<BlockBytes> LaunchedStep::save(Backend& backend, const StepResult& result) const {
   std::vector<BlockBytes> saved;
-  for (const BlockId block : launch_.saves) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(backend.shape().block_bytes));
-    backend.read_block(block, bytes);
-    saved.push_back(std::make_shared<const std::vector<std::byte>>(std::move(bytes)));
+  for (const BlockSave& save : launch_.saves) {
+    const RunResult& run = result.runs.at(save.run);
+    BlockBytes& bytes = saved.emplace_back();
+    if (run.first < save.end && save.end <= run.end) {
+      std::vector<std::byte> block(static_cast<std::size_t>(backend.shape().block_bytes));
+      backend.read_block(save.block, block);
+      bytes = std::make_shared<const std::vector<std::byte>>(std::move(block));
+    }
   }
   return saved;
 }
@@ -89,7 +93,8 @@ void LaunchedStep::finish(Backend& backend, Nanos compute) {
   for (const SequenceId id : ended_prompts_) {
     backend.end_prefill(id);
   }
-  launch_.done({std::move(result), compute, save(backend)});
+  std::vector<BlockBytes> saved = save(backend, result);
+  launch_.done({std::move(result), compute, std::move(saved)});
 }
 
 namespace {

@@ -30,7 +30,7 @@ using BlockBytes = std::shared_ptr<const std::vector<std::byte>>;
 struct CompletedStep {
   Result<StepResult> result;
   Nanos compute{0};                 // on the device, waiting excluded
-  std::vector<BlockBytes> saved{};  // one per Launch::saves
+  std::vector<BlockBytes> saved{};  // one per Launch::saves; null: not complete with this step
 };
 
 // Bytes of Backend::read_block that become a block again.
@@ -46,12 +46,19 @@ struct TailLoad {
   std::size_t offset = 0;  // where the image begins in those bytes
 };
 
+// A block that a run may complete: read behind the step that did.
+struct BlockSave {
+  std::size_t run = 0;
+  BlockId block;
+  Position end = 0;  // of the block's positions
+};
+
 struct Launch {
   StepPlan plan;
   std::vector<SequenceId> fresh;   // slots to reset before the step: their first rows run in it
   std::vector<BlockLoad> loads{};  // written before the step, which reads them
   std::vector<TailLoad> tails{};   // behind the loads; one that is refused ends the step
-  std::vector<BlockId> saves{};    // complete with the step, and read after it
+  std::vector<BlockSave> saves{};
   // Called once, on the launch thread, must not block. Dropped uncalled when the queue stops first.
   std::function<void(CompletedStep)> done;
 };
@@ -119,7 +126,7 @@ class LaunchedStep {
  private:
   Result<std::unique_ptr<Step>> begin(Backend& backend);
   Result<void> load_tails(Backend& backend) const;
-  std::vector<BlockBytes> save(Backend& backend) const;
+  std::vector<BlockBytes> save(Backend& backend, const StepResult& result) const;
 
   Launch launch_;
   std::unique_ptr<Step> step_;
