@@ -153,14 +153,14 @@ struct DrawnToken {
 };
 
 struct RunResult {
-  Position first = 0;             // of its rows
-  Position end = 0;               // behind those that stay: what was written further on is void
-  std::vector<DrawnToken> drawn;  // the last at `end`; none: nothing was sampled, or could be
-  int verified = 0;               // drafts, of which drawn.size() - 1 were accepted
-  std::vector<float> confidence;  // of the drafts that were made, logits
-  bool ended = false;             // by a token of this step or of one before
-  std::vector<float> logits;      // [rows or 1][vocab] when asked for
-  Position first_logits = 0;      // position of logits row 0
+  Position first = 0;               // of its rows
+  Position end = 0;                 // behind those that stay: what was written further on is void
+  std::vector<DrawnToken> drawn{};  // the last at `end`; none: nothing was sampled, or could be
+  int verified = 0;                 // drafts, of which drawn.size() - 1 were accepted
+  std::vector<float> confidence{};  // of the drafts that were made, logits
+  bool ended = false;               // by a token of this step or of one before
+  std::vector<float> logits{};      // [rows or 1][vocab] when asked for
+  Position first_logits = 0;        // position of logits row 0
 };
 
 struct StepResult {

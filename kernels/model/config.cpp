@@ -309,6 +309,12 @@ void read_stages(Fields& f, ModelConfig& c) {
   f.require(!c.taps.empty() && is_ascending(c.taps),
             "dspark_target_layer_ids",
             "must name at least one layer, in ascending order");
+  if (!c.taps.empty() && !c.kv_sources.empty()) {
+    f.require(c.taps.front() >= c.decoder_start(),
+              "dspark_target_layer_ids",
+              "must name layers of the decoder half, which begins with layer " +
+                  std::to_string(c.decoder_start()));
+  }
   c.markov_rank = f.integer("dspark_markov_rank", 1, kMaxDim);
   c.draft_experts = f.integer("dspark_n_routed_experts", 1, kMaxExperts);
   c.draft_experts_per_token =

@@ -108,12 +108,43 @@ void Graph::before_experts(GraphStep& step) const {
   if (const int index = config_.engram_index(step.layer); index >= 0) {
     update_engram(step, index);
   }
+  tap(step);
   const BlockWeights& w = block(step.layer);
   const BlockRows in{rows.count, rows.h, rows.pre, rows.image.data()};
   step.pending = pass_to_experts(
       ops_, config_, hc_, step.layer, w, in, step.layer_space, [&](const Bf16* x, Bf16* y) {
         attention(step, x, y);
       });
+}
+
+// The streams as they enter the layer, behind its Engram. A draft sees a window of rows.
+void Graph::tap(GraphStep& step) const {
+  const auto place = std::find(config_.taps.begin(), config_.taps.end(), step.layer);
+  if (!step.taps_wanted || place == config_.taps.end()) {
+    return;
+  }
+  const auto taps = static_cast<std::int64_t>(config_.taps.size());
+  std::int64_t begin = 0;
+  step.tapped.clear();
+  for (const RowSpan& span : step.rows->spans) {
+    const std::int64_t count = std::min(span.count, config_.window + kRingSlack);
+    step.tapped.push_back({span.run, begin, count, span.first + span.count - count, span.tail});
+    begin += count;
+  }
+  step.taps.resize(static_cast<std::size_t>(begin * taps * hc_.dim));
+  auto* means = step.layer_space.take<Bf16>(begin * hc_.dim);
+  for (std::size_t s = 0; s < step.tapped.size(); ++s) {
+    const RowSpan& span = step.rows->spans[s];
+    const std::int64_t row = span.begin + span.count - step.tapped[s].count;
+    ops_.hc_mean(step.rows->h + row * hc_.copies * hc_.dim,
+                 hc_,
+                 step.tapped[s].count,
+                 means + step.tapped[s].begin * hc_.dim);
+  }
+  Bf16* out = step.taps.data() + (place - config_.taps.begin()) * hc_.dim;
+  for (std::int64_t i = 0; i < begin; ++i) {
+    std::copy_n(means + i * hc_.dim, hc_.dim, out + i * taps * hc_.dim);
+  }
 }
 
 void Graph::after_experts(GraphStep& step) const {
@@ -219,7 +250,7 @@ void Graph::add_decoder_span(GraphStep& step, const RowSpan& span, Bf16* h, floa
   rows.count += count;
 }
 
-void Graph::finish(GraphStep& step) const {
+void Graph::remember_tokens(GraphStep& step) const {
   for (GraphRun& run : step.runs) {
     const auto rows = static_cast<std::int64_t>(run.tokens.size());
     for (std::int64_t i = std::max<std::int64_t>(0, rows - kRecentTokens); i < rows; ++i) {
@@ -231,6 +262,10 @@ void Graph::finish(GraphStep& step) const {
       run.state->drop_kept();
     }
   }
+}
+
+void Graph::finish(GraphStep& step) const {
+  remember_tokens(step);
   LogitRows& out = step.logits;
   out.first_row.assign(step.runs.size(), -1);
   out.rows.assign(step.runs.size(), 0);
@@ -238,10 +273,11 @@ void Graph::finish(GraphStep& step) const {
   const RowSet& rows = *step.rows;
   std::vector<std::int64_t> wanted;
   for (const RowSpan& span : rows.spans) {
-    const RowRun& plan = *step.runs[static_cast<std::size_t>(span.run)].plan;
-    const std::int64_t take = plan.logits == WantLogits::kAll                   ? span.count
-                              : plan.logits == WantLogits::kLast || plan.sample ? 1
-                                                                                : 0;
+    const GraphRun& of = step.runs[static_cast<std::size_t>(span.run)];
+    const std::int64_t asked = of.plan->logits == WantLogits::kAll    ? span.count
+                               : of.plan->logits == WantLogits::kLast ? 1
+                                                                      : 0;
+    const std::int64_t take = std::max(asked, of.samples);
     const auto run = static_cast<std::size_t>(span.run);
     out.first_row[run] = static_cast<std::int64_t>(wanted.size());
     out.rows[run] = take;

@@ -47,6 +47,7 @@ struct GraphRun {
   const RowRun* plan = nullptr;
   SequenceState* state = nullptr;
   std::vector<TokenId> tokens;
+  std::int64_t samples = 0;  // of its last rows: their logits are wanted
 };
 
 // What one sublayer pair carries from before the experts to after them.
@@ -75,8 +76,12 @@ struct GraphStep {
   PendingExperts pending;
   std::vector<std::vector<std::int64_t>> engram_rows;  // per Engram layer: [rows][columns]
   LogitRows logits;
-  Workspace step_space;   // residual streams, logits input
-  Workspace layer_space;  // reset at every layer
+  // What draft stages start from, of the last rows of each span of the decoder half.
+  bool taps_wanted = false;
+  std::vector<RowSpan> tapped;  // `begin` counts in `taps`
+  std::vector<Bf16> taps;       // [rows][taps][D]
+  Workspace step_space;         // residual streams, logits input
+  Workspace layer_space;        // reset at every layer
 };
 
 // Thread-safe: all state is in the GraphStep. Everything passed in outlives the graph.
@@ -95,7 +100,9 @@ class Graph {
   void cross_to_decoder(GraphStep& step) const;
   void keep_rows(GraphStep& step, const RowSpan& span) const;
   void add_decoder_span(GraphStep& step, const RowSpan& span, Bf16* h, float* pre) const;
+  void tap(GraphStep& step) const;
   void finish(GraphStep& step) const;
+  void remember_tokens(GraphStep& step) const;
 
   void hash_engram(GraphStep& step) const;
   void update_engram(GraphStep& step, int index) const;

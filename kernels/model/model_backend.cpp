@@ -1,32 +1,15 @@
-// Turns step plans into graph steps: checks the plan, resolves device-side inputs, runs the graph,
-// samples.
+// Sequences of the model, and what a step needs to find in them.
 #include "kernels/model/model_backend.h"
 
 #include <algorithm>
 #include <set>
 
-#include "kernels/sampler.h"
-#include "schemas/check.h"
-
 namespace shoal::kernels {
-
-class ModelBackend::ModelStep final : public Step {
- public:
-  StepPlan plan;
-  std::unique_ptr<GraphStep> graph;
-  StepResult result;
-  bool started = false;
-  bool done = false;
-};
-
-namespace {
 
 tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what) {
   return fail(Code::kInvalid,
               "step plan, run of sequence " + std::to_string(run.sequence.value) + ": " + what);
 }
-
-}  // namespace
 
 ModelShape model_shape(const ModelConfig& c, std::string numeric_id) {
   ModelShape shape;
@@ -37,10 +20,11 @@ ModelShape model_shape(const ModelConfig& c, std::string numeric_id) {
   shape.encoder_layers = c.decoder_start();
   shape.block_bytes = KvLayout(c).block_bytes;
   shape.sequence_bytes =
-      c.layers * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
+      (c.layers + c.stages) * (c.window + kRingSlack) * window_row_bytes(c.head_dim) +
       static_cast<std::int64_t>(c.kv_sources.size()) * kRecent * 2 * c.head_dim * 4 +
       c.window * (c.hc * c.dim * 2 + c.hc * 4);
   shape.tail_bytes = tail_bytes(c, KvLayout(c));
+  shape.drafts = c.stages > 0 ? c.draft_block : 0;
   shape.bos = c.bos;
   shape.eos = c.eos;
   shape.numeric_id = std::move(numeric_id);
@@ -57,8 +41,11 @@ ModelBackend::ModelBackend(const Model& model,
     : model_(model),
       arena_(model.config, limits.blocks, limits.sequences),
       graph_(model, ops, pool, arena_, experts),
-      states_(static_cast<std::size_t>(limits.sequences)) {
+      drafter_(model, ops, experts),
+      states_(static_cast<std::size_t>(limits.sequences)),
+      continuations_(static_cast<std::size_t>(limits.sequences)) {
   shape_ = model_shape(model.config, std::move(numeric_id));
+  shape_.drafts = limits.drafts ? shape_.drafts : 0;
   fit_ = {shape_.numeric_id, image_layout(model.config, arena_.layout())};
 }
 
@@ -68,6 +55,7 @@ void ModelBackend::reset_sequence(SequenceId id) {
     state = std::make_unique<SequenceState>(model_.config);
   }
   state->clear();
+  continuations_[id.value].reset();
 }
 
 void ModelBackend::end_prefill(SequenceId id) {
@@ -115,6 +103,7 @@ Result<void> ModelBackend::import_tail(const RowRun& run, std::span<const std::b
          ++layer) {
       state.rings[layer].clear();
     }
+    state.clear_drafts();
   }
   if (const auto what = missing(run)) {
     reset_sequence(run.sequence);
@@ -194,22 +183,12 @@ std::optional<std::string> ModelBackend::missing(const RowRun& run) const {
   return std::nullopt;
 }
 
-bool ModelBackend::sampled(Queue queue, std::int32_t run) const {
-  const std::lock_guard lock(mutex_);
-  const std::vector<TokenId>& last = last_tokens_[static_cast<std::size_t>(queue)];
-  const auto slot = static_cast<std::size_t>(run);
-  return slot < last.size() && last[slot] >= 0;
-}
-
-Result<void> ModelBackend::check_run(const RowRun& run, Queue queue) const {
+Result<void> ModelBackend::check_run(const RowRun& run) const {
   if (run.sequence.value >= states_.size() || states_[run.sequence.value] == nullptr) {
     return bad_run(run, "the sequence was never reset");
   }
-  if (run.tokens.empty() != (run.previous >= 0)) {
-    return bad_run(run, "needs either tokens or the previous step's run");
-  }
-  if (run.tokens.empty() && !sampled(queue, run.previous)) {
-    return bad_run(run, "no token was sampled by that run of the previous step");
+  if (run.tokens.empty()) {
+    return bad_run(run, "has no tokens");
   }
   const Position end = run.first + run.rows();
   if (run.first < 0 || end > shape_.max_positions) {
@@ -249,7 +228,9 @@ Result<void> ModelBackend::check_run(const RowRun& run, Queue queue) const {
 Result<void> ModelBackend::check(const StepPlan& plan) const {
   std::set<SequenceId> seen;
   for (const RowRun& run : plan.runs) {
-    TRY_VOID(check_run(run, plan.queue));
+    if (!has_ended(run)) {
+      TRY_VOID(check_run(run));
+    }
     if (!seen.insert(run.sequence).second) {
       return bad_run(run, "appears twice in one step");
     }
@@ -258,126 +239,6 @@ Result<void> ModelBackend::check(const StepPlan& plan) const {
     return fail(Code::kInvalid, "step plan without runs");
   }
   return {};
-}
-
-std::unique_ptr<GraphStep> ModelBackend::take_graph_step() {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty()) {
-    return std::make_unique<GraphStep>();
-  }
-  auto step = std::move(idle_.back());
-  idle_.pop_back();
-  return step;
-}
-
-Result<std::unique_ptr<Step>> ModelBackend::begin(StepPlan plan) {
-  TRY_VOID(check(plan));
-  auto step = std::make_unique<ModelStep>();
-  step->plan = std::move(plan);
-  step->graph = take_graph_step();
-  return std::unique_ptr<Step>(std::move(step));
-}
-
-void ModelBackend::resolve_inputs(ModelStep& step) {
-  std::vector<TokenId> last;
-  {
-    const std::lock_guard lock(mutex_);
-    last = last_tokens_[static_cast<std::size_t>(step.plan.queue)];
-  }
-  for (const RowRun& run : step.plan.runs) {
-    GraphRun resolved{&run, states_[run.sequence.value].get(), run.tokens};
-    if (run.tokens.empty()) {
-      const auto from = static_cast<std::size_t>(run.previous);
-      CHECK(from < last.size() && last[from] >= 0);
-      resolved.tokens = {last[from]};
-    }
-    step.graph->runs.push_back(std::move(resolved));
-  }
-}
-
-StepYield ModelBackend::advance(Step& base) {
-  auto& step = static_cast<ModelStep&>(base);
-  CHECK(!step.done);
-  if (!step.started) {
-    step.started = true;
-    resolve_inputs(step);
-    graph_.start(*step.graph);
-  }
-  if (!graph_.advance(*step.graph)) {
-    return StepYield::kNeedsExchange;
-  }
-  complete(step);
-  step.done = true;
-  return StepYield::kDone;
-}
-
-Exchange& ModelBackend::exchange(Step& base) {
-  auto& step = static_cast<ModelStep&>(base);
-  CHECK(step.graph->waiting);
-  return step.graph->pending.exchange;
-}
-
-RunResult ModelBackend::sample_run(const ModelStep& step, std::size_t run) const {
-  RunResult result;
-  const RowRun& plan = step.plan.runs[run];
-  const LogitRows& logits = step.graph->logits;
-  const std::int64_t rows = logits.rows[run];
-  if (rows == 0) {
-    return result;
-  }
-  const std::span<const float> values(logits.values.data() + logits.first_row[run] * shape_.vocab,
-                                      static_cast<std::size_t>(rows * shape_.vocab));
-  if (plan.logits != WantLogits::kNone) {
-    result.logits.assign(values.begin(), values.end());
-    result.first_logits = logits.positions[run];
-  }
-  if (plan.sample) {
-    SamplerInput in;
-    in.logits = values.last(static_cast<std::size_t>(shape_.vocab));
-    in.temperature = plan.sampling.temperature;
-    in.top_p = plan.sampling.top_p;
-    in.min_p = plan.sampling.min_p;
-    in.top_k = plan.sampling.top_k;
-    in.seed = plan.sampling.seed;
-    in.choice = plan.sampling.choice;
-    in.position = plan.first + plan.rows();
-    in.repetition_penalty = plan.sampling.repetition_penalty;
-    in.frequency_penalty = plan.sampling.frequency_penalty;
-    in.presence_penalty = plan.sampling.presence_penalty;
-    in.seen = plan.sampling.seen.get();
-    in.bias = plan.sampling.bias;
-    in.forbidden = plan.sampling.forbidden;
-    in.logprobs = plan.sampling.top_logprobs;
-    if (auto sampled = sample(in)) {
-      result.token = sampled->token;
-      result.logprob = sampled->logprob;
-      result.margin = sampled->margin;
-      result.top = std::move(sampled->top);
-    }
-  }
-  return result;
-}
-
-void ModelBackend::complete(ModelStep& step) {
-  std::vector<TokenId> tokens;
-  for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
-    step.result.runs.push_back(sample_run(step, r));
-    tokens.push_back(step.result.runs.back().token);
-  }
-  auto graph = std::move(step.graph);
-  graph->runs.clear();
-  graph->encoder = {};
-  graph->decoder = {};
-  graph->rows = nullptr;
-  const std::lock_guard lock(mutex_);
-  last_tokens_[static_cast<std::size_t>(step.plan.queue)] = std::move(tokens);
-  idle_.push_back(std::move(graph));
-}
-
-StepResult ModelBackend::take(Step& base) {
-  auto& step = static_cast<ModelStep&>(base);
-  CHECK(step.done);
-  return std::move(step.result);
 }
 
 }  // namespace shoal::kernels

@@ -2,7 +2,6 @@
 // states and the sampler.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,8 @@
 #include "kernels/compute_pool.h"
 #include "kernels/expert_port.h"
 #include "kernels/kv_image.h"
+#include "kernels/model/continuation.h"
+#include "kernels/model/draft.h"
 #include "kernels/model/graph.h"
 #include "kernels/model/model.h"
 #include "kernels/model/sequence_image.h"
@@ -24,7 +25,16 @@ namespace shoal::kernels {
 struct BackendLimits {
   std::int64_t blocks = 0;     // KV blocks of kBlockTokens tokens
   std::int64_t sequences = 0;  // sequences that hold state at a time
+  bool drafts = true;          // false: DSpark stages are not run, and their rings stay empty
 };
+
+// kInvalid, naming the run.
+tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what);
+
+// Continues an answer that has ended.
+inline bool has_ended(const RowRun& run) {
+  return run.continues && run.tokens.empty();
+}
 
 // What a device with this model offers. A node without one knows it, too; its numeric_id is empty.
 ModelShape model_shape(const ModelConfig& config, std::string numeric_id);
@@ -70,8 +80,18 @@ class ModelBackend final : public Backend {
  private:
   class ModelStep;
 
+  // Memory of a step, warm from earlier ones.
+  struct Running {
+    GraphStep graph;
+    DraftStep drafts;
+  };
+
+  Result<void> resolve(StepPlan& plan) const;
+  Result<void> continue_run(RowRun& run) const;
+  std::vector<int> verified(const StepPlan& plan) const;
+  Position room(const RowRun& run) const;
   Result<void> check(const StepPlan& plan) const;
-  Result<void> check_run(const RowRun& run, Queue queue) const;
+  Result<void> check_run(const RowRun& run) const;
   std::optional<std::string> missing(const RowRun& run) const;
   std::optional<std::string> missing_window(const RowRun& run) const;
   Result<std::vector<std::byte>> write_image(SequenceId id,
@@ -81,21 +101,26 @@ class ModelBackend final : public Backend {
                           std::span<const BlockId> blocks,
                           std::span<const std::byte> image,
                           std::optional<SequenceSpan> part);
-  bool sampled(Queue queue, std::int32_t run) const;
-  void resolve_inputs(ModelStep& step);
-  RunResult sample_run(const ModelStep& step, std::size_t run) const;
+  void start(ModelStep& step);
+  void draw(ModelStep& step);
+  RunResult draw_run(const ModelStep& step, std::size_t run, Continuation& next) const;
+  void commit_drafted(ModelStep& step);
+  void start_drafts(ModelStep& step) const;
+  void choose_drafts(ModelStep& step) const;
   void complete(ModelStep& step);
-  std::unique_ptr<GraphStep> take_graph_step();
+  std::unique_ptr<Running> take_running();
 
   const Model& model_;
   ModelShape shape_;
   KvArena arena_;
   Graph graph_;
+  Drafter drafter_;
   KvImageFit fit_;
   std::vector<std::unique_ptr<SequenceState>> states_;
+  std::vector<std::optional<Continuation>> continuations_;  // likewise by sequence; none during a
+                                                            // step of it
   mutable std::mutex mutex_;  // guards what follows; held for moments only
-  std::array<std::vector<TokenId>, kQueueCount> last_tokens_;  // per run of each queue's last step
-  std::vector<std::unique_ptr<GraphStep>> idle_;               // warm workspaces
+  std::vector<std::unique_ptr<Running>> idle_;
 };
 
 }  // namespace shoal::kernels

@@ -1,4 +1,4 @@
-// Writes and reads in one order: blocks, rings, open pairs, tokens.
+// Writes and reads in one order: blocks, rings, draft rings, open pairs, tokens.
 #include "kernels/model/sequence_image.h"
 
 #include <algorithm>
@@ -188,8 +188,9 @@ bool prompt_finished(const SequencePlace& from, Position tokens) {
 }  // namespace
 
 std::string image_layout(const ModelConfig& config, const KvLayout& layout) {
-  return std::to_string(config.layers) + " layers, window " + std::to_string(config.window) +
-         " x " + std::to_string(window_row_bytes(config.head_dim)) + " B, dim " +
+  return std::to_string(config.layers) + " layers, " + std::to_string(config.stages) +
+         " draft stages, window " + std::to_string(config.window) + " x " +
+         std::to_string(window_row_bytes(config.head_dim)) + " B, dim " +
          std::to_string(config.head_dim) + ", vocabulary " + std::to_string(config.vocab) + ", " +
          block_layout(layout);
 }
@@ -203,7 +204,8 @@ std::int64_t tail_bytes(const ModelConfig& config, const KvLayout& layout) {
   const std::int64_t pairs =
       kInteger + kRecent * 2 * config.head_dim * static_cast<std::int64_t>(sizeof(float));
   return kHeader + text + layout.block_bytes * (kBlockTokens + kTailReach) / kBlockTokens +
-         config.layers * ring + static_cast<std::int64_t>(config.kv_sources.size()) * pairs +
+         (config.layers + config.stages) * ring +
+         static_cast<std::int64_t>(config.kv_sources.size()) * pairs +
          kInteger * (1 + 2 * kRecentTokens);
 }
 
@@ -219,6 +221,9 @@ Result<void> write_sequence(const SequencePlace& from,
   for (const WindowRing& ring : from.state.rings) {
     write_ring(from, ring, span.tokens, out);
   }
+  for (const WindowRing& ring : from.state.drafts) {
+    write_ring(from, ring, span.tokens, out);
+  }
   for (std::size_t s = 0; s < from.state.open.size(); ++s) {
     if (has_pairs(from.config, s)) {
       write_pairs(from.config, from.state.open[s], span.tokens, out);
@@ -231,6 +236,9 @@ Result<void> write_sequence(const SequencePlace& from,
 Result<void> read_sequence(KvImageReader& in, const SequenceSpan& span, const SequencePlace& to) {
   TRY_VOID(read_blocks(in, span, to));
   for (WindowRing& ring : to.state.rings) {
+    TRY_VOID(read_ring(in, to.config, span.tokens, ring));
+  }
+  for (WindowRing& ring : to.state.drafts) {
     TRY_VOID(read_ring(in, to.config, span.tokens, ring));
   }
   for (std::size_t s = 0; s < to.state.open.size(); ++s) {

@@ -1,5 +1,6 @@
-// A sequence of the model in an image: the covered entries of its blocks, then its window rows, the
-// raw rows of the last pairs and the last tokens, as many as the state holds.
+// A sequence of the model in an image: the covered entries of its blocks, then its window rows,
+// those of the draft stages, the raw rows of the last pairs and the last tokens, as many as the
+// state holds.
 #pragma once
 
 #include <cstdint>

@@ -89,6 +89,9 @@ SequenceState::SequenceState(const ModelConfig& config) {
   for (int layer = 0; layer < config.layers; ++layer) {
     rings.emplace_back(config.window, window_row_bytes(config.head_dim));
   }
+  for (int stage = 0; stage < config.stages; ++stage) {
+    drafts.emplace_back(config.window, window_row_bytes(config.head_dim));
+  }
   for (std::size_t s = 0; s < config.kv_sources.size(); ++s) {
     open.emplace_back(config.head_dim);
   }
@@ -102,7 +105,14 @@ void SequenceState::clear() {
     pair.clear();
   }
   recent.clear();
+  clear_drafts();
   drop_kept();
+}
+
+void SequenceState::clear_drafts() {
+  for (WindowRing& ring : drafts) {
+    ring.clear();
+  }
 }
 
 void SequenceState::drop_kept() {

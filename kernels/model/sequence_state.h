@@ -82,10 +82,12 @@ struct SequenceState {
   explicit SequenceState(const ModelConfig& config);
 
   void clear();
+  void clear_drafts();
   void drop_kept();
 
-  std::vector<WindowRing> rings;  // one per backbone layer
-  std::vector<OpenPair> open;     // one per KV source (unused at ratio 1)
+  std::vector<WindowRing> rings;   // one per backbone layer
+  std::vector<WindowRing> drafts;  // one per DSpark stage
+  std::vector<OpenPair> open;      // one per KV source (unused at ratio 1)
   RecentTokens recent;
   // Rows at the entry of the decoder half, kept until the prompt is complete: positions kept_first
   // .. kept_first + count - 1.

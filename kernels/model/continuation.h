@@ -1,0 +1,56 @@
+// What a device knows of a sequence behind its last step, before anybody reads that step's result:
+// the token that was drawn, how the one after it is chosen, and drafts of those that follow.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "schemas/ids.h"
+#include "schemas/units.h"
+
+namespace shoal::kernels {
+
+struct Continuation {
+  Position next = 0;  // of the token
+  TokenId token = 0;
+  SampleSpec sampling;  // of the one behind it
+  bool ended = false;   // nothing follows
+  std::vector<TokenId> drafts{};
+  std::vector<float> confidence{};  // of each, logit
+};
+
+// The token of `position`, from its row of logits. Nothing: none is possible.
+std::optional<DrawnToken> draw_token(const SampleSpec& sampling,
+                                     Position position,
+                                     std::span<const float> logits);
+
+// Draws a token from each row [vocab] of `logits`, the first for `position`, as long as the token
+// is the row's draft; `next` has the drafts, and how the first token is chosen, and then what
+// follows the last.
+std::vector<DrawnToken> draw_tokens(const RowRun& run,
+                                    Position position,
+                                    std::span<const float> logits,
+                                    std::int64_t vocab,
+                                    Continuation& next);
+
+// Chooses drafts as the tokens that they are to be are chosen, with the same noise; none behind one
+// that ends the answer.
+class DraftChoice {
+ public:
+  // Both outlive it.
+  DraftChoice(const SampleRules& rules, const Continuation& next);
+
+  // Below 0: none.
+  TokenId choose(std::span<const float> logits);
+
+ private:
+  const SampleRules& rules_;
+  SampleSpec sampling_;
+  Position position_;
+  bool ended_ = false;
+};
+
+}  // namespace shoal::kernels
