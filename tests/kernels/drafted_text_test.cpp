@@ -1,5 +1,6 @@
 // Drafts change how many tokens a step yields, never which: the text with them is the text without.
 #include <algorithm>
+#include <cstdlib>
 #include <doctest/doctest.h>
 #include <fstream>
 #include <map>
@@ -13,16 +14,24 @@ namespace {
 
 constexpr Position kAnswer = 48;
 
-std::vector<std::vector<TokenId>> golden_prompts() {
+std::vector<nlohmann::json> golden_answers() {
   std::ifstream file(std::string(SHOAL_MODELS_DIR) + "/guppy/golden.jsonl");
-  std::vector<std::vector<TokenId>> out;
+  std::vector<nlohmann::json> out;
   for (std::string line; std::getline(file, line);) {
-    out.push_back(nlohmann::json::parse(line)["prompt_ids"].get<std::vector<TokenId>>());
+    out.push_back(nlohmann::json::parse(line));
   }
   return out;
 }
 
-// Ends at EOS, or with so many tokens; the first token may not come twice.
+std::vector<std::vector<TokenId>> golden_prompts() {
+  std::vector<std::vector<TokenId>> out;
+  for (const nlohmann::json& answer : golden_answers()) {
+    out.push_back(answer["prompt_ids"].get<std::vector<TokenId>>());
+  }
+  return out;
+}
+
+// Ends at EOS, or with so many tokens; no token comes twice in a row.
 class Rules final : public SampleRules {
  public:
   Rules(Position end, TokenId eos) : end_(end), eos_(eos) {}
@@ -35,6 +44,11 @@ class Rules final : public SampleRules {
  private:
   Position end_;
   TokenId eos_;
+};
+
+class Unruled final : public SampleRules {
+ public:
+  bool add(SampleSpec&, Position, TokenId) const override { return true; }
 };
 
 struct Answer {
@@ -133,9 +147,10 @@ void check_prompts(const std::vector<std::vector<TokenId>>& prompts,
   ModelRunner runner(std::string(SHOAL_MODELS_DIR) + "/guppy", 2);
   std::mt19937_64 random(seed);
   CAPTURE(seed);
-  const std::vector<Answer> drafted = Batch(runner, prompts, sampling).decode([&random](std::size_t) {
-    return static_cast<int>(random() % 7) - 1;
-  });
+  const std::vector<Answer> drafted =
+      Batch(runner, prompts, sampling).decode([&random](std::size_t) {
+        return static_cast<int>(random() % 7) - 1;
+      });
   const std::vector<Answer> all =
       Batch(runner, prompts, sampling).decode([](std::size_t) { return 5; });
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -150,6 +165,43 @@ void check_prompts(const std::vector<std::vector<TokenId>>& prompts,
 }
 
 }  // namespace
+
+// The reference program's drafts were compared with its own text, as these are with ours; both
+// differ where margins are small.
+TEST_CASE("as many drafts hold as the reference's") {
+  ModelRunner runner(std::string(SHOAL_MODELS_DIR) + "/guppy", 2);
+  int accepted = 0;
+  int golden = 0;
+  for (const nlohmann::json& answer : golden_answers()) {
+    auto tokens = answer["prompt_ids"].get<std::vector<TokenId>>();
+    const auto output = answer["output_ids"].get<std::vector<TokenId>>();
+    const std::size_t prompt = tokens.size();
+    tokens.insert(tokens.end(), output.begin(), output.end());
+    for (const nlohmann::json& draft : answer["dspark"]) {
+      const auto behind = draft["after"].get<std::size_t>() + 1;
+      REQUIRE(behind >= prompt);
+      RunningSequence sequence = runner.open(std::ssize(tokens) + 8);
+      RowRun run = runner.full_run(
+          sequence, prefix(tokens, static_cast<std::int64_t>(behind)), WantLogits::kNone);
+      run.sample = true;
+      run.rules = std::make_shared<Unruled>();
+      run.drafts = true;
+      runner.execute({run}, Queue::kDecode);
+      run.tokens = {};
+      run.continues = true;
+      run.verifies = 5;
+      const StepResult result = runner.execute({run}, Queue::kDecode);
+      REQUIRE(result.runs[0].verified == 5);
+      accepted += static_cast<int>(result.runs[0].drawn.size()) - 1;
+      golden += draft["accepted"].get<int>();
+      runner.backend().arena().give_sequence(sequence.id);
+      runner.backend().arena().give_blocks(sequence.blocks);
+    }
+  }
+  REQUIRE(golden == 567);  // of 955
+  MESSAGE(accepted << " of 955 drafts hold");
+  CHECK(accepted > golden - 30);
+}
 
 TEST_CASE("the text of every golden prompt is the same with drafts and without") {
   const auto prompts = golden_prompts();
@@ -174,14 +226,17 @@ TEST_CASE("the text of every golden prompt is the same with drafts and without")
   CHECK(tokens > 2 * steps);
 }
 
-TEST_CASE("the text of 200 random prompts is the same with drafts and without") {
-  std::mt19937_64 random(11);
+// SHOAL_DRAFTED_PROMPTS: how many.
+TEST_CASE("the text of random prompts is the same with drafts and without") {
+  const char* text = std::getenv("SHOAL_DRAFTED_PROMPTS");
+  const std::uint64_t groups = (text == nullptr ? 200 : std::stoul(text)) / 10;
   int steps = 0;
   int tokens = 0;
-  for (std::uint64_t group = 0; group < 10; ++group) {
+  for (std::uint64_t group = 0; group < groups; ++group) {
+    std::mt19937_64 random(group);
     std::vector<std::vector<TokenId>> prompts;
     std::vector<SampleSpec> sampling;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 10; ++i) {
       const auto length = static_cast<std::int64_t>(1 + random() % 200);
       prompts.push_back(random_tokens(random(), length, 3, 2400));
       sampling.push_back(i % 2 == 0 ? SampleSpec{} : sampled(random()));
