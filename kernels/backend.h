@@ -87,7 +87,7 @@ struct RowRun {
   std::vector<TokenId> tokens;  // one per row
   // In place of them, one row of the token that the sequence's last step drew, behind its rows, and
   // chosen from as its rules say: `first`, `tokens` and `sampling` are the device's to know. No row
-  // and no token, once the answer has ended.
+  // and no token once the answer has ended, or when that step was lost.
   bool continues = false;
   std::vector<TokenId> history;  // up to kHistoryTokens tokens before `first`, needed once when a
                                  // sequence starts at first > 0, behind blocks that were loaded
@@ -118,9 +118,8 @@ struct RowRun {
 
 // A run with drafts to verify.
 struct DraftedRun {
-  std::size_t run = 0;  // of the plan
-  std::span<const float>
-      confidence;  // of each draft, logit; on the condition that those before it held
+  std::size_t run = 0;                // of the plan
+  std::span<const float> confidence;  // as RunResult's
 };
 
 // Shares the rows of a step out between drafts, when their confidences are known. Any thread.
@@ -157,10 +156,11 @@ struct RunResult {
   Position end = 0;                 // behind those that stay: what was written further on is void
   std::vector<DrawnToken> drawn{};  // the last at `end`; none: nothing was sampled, or could be
   int verified = 0;                 // drafts, of which drawn.size() - 1 were accepted
-  std::vector<float> confidence{};  // of the drafts that were made, logits
-  bool ended = false;               // by a token of this step or of one before
-  std::vector<float> logits{};      // [rows or 1][vocab] when asked for
-  Position first_logits = 0;        // position of logits row 0
+  // Of each draft that was made: the chance to hold when those before it do, as the head says.
+  std::vector<float> confidence{};
+  bool ended = false;           // by a token of this step or of one before
+  std::vector<float> logits{};  // [rows or 1][vocab] when asked for
+  Position first_logits = 0;    // position of logits row 0
 };
 
 struct StepResult {

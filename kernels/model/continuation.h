@@ -19,7 +19,7 @@ struct Continuation {
   SampleSpec sampling;  // of the one behind it
   bool ended = false;   // nothing follows
   std::vector<TokenId> drafts{};
-  std::vector<float> confidence{};  // of each, logit
+  std::vector<float> confidence{};  // as RunResult's
 };
 
 // The token of `position`, from its row of logits. Nothing: none is possible.

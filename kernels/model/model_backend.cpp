@@ -228,7 +228,7 @@ Result<void> ModelBackend::check_run(const RowRun& run) const {
 Result<void> ModelBackend::check(const StepPlan& plan) const {
   std::set<SequenceId> seen;
   for (const RowRun& run : plan.runs) {
-    if (!has_ended(run)) {
+    if (!has_no_rows(run)) {
       TRY_VOID(check_run(run));
     }
     if (!seen.insert(run.sequence).second) {

@@ -31,8 +31,8 @@ struct BackendLimits {
 // kInvalid, naming the run.
 tl::unexpected<Error> bad_run(const RowRun& run, const std::string& what);
 
-// Continues an answer that has ended.
-inline bool has_ended(const RowRun& run) {
+// Continues what has ended, or was lost.
+inline bool has_no_rows(const RowRun& run) {
   return run.continues && run.tokens.empty();
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/model/model_backend.h"
+#include "kernels/portable_math.h"
 #include "schemas/check.h"
 
 namespace shoal::kernels {
@@ -31,13 +32,14 @@ Result<void> ModelBackend::continue_run(RowRun& run) const {
   if (!run.tokens.empty()) {
     return bad_run(run, "has tokens, and continues");
   }
-  if (run.sequence.value >= continuations_.size() || !continuations_[run.sequence.value]) {
-    return bad_run(run, "there is no token to continue with: it only starts anew");
+  if (run.sequence.value >= continuations_.size()) {
+    return bad_run(run, "no such slot");
   }
-  const Continuation& last = *continuations_[run.sequence.value];
-  run.first = last.next;
-  if (!last.ended) {
-    run.tokens = {last.token};
+  if (const auto& last = continuations_[run.sequence.value]) {
+    run.first = last->next;
+    if (!last->ended) {
+      run.tokens = {last->token};
+    }
   }
   return {};
 }
@@ -96,9 +98,11 @@ Result<std::unique_ptr<Step>> ModelBackend::begin(StepPlan plan) {
     if (!run.continues) {
       next = Continuation{.next = run.first, .sampling = run.sampling};
     }
-    next->drafts.resize(std::min(next->drafts.size(), run.tokens.size() - (next->ended ? 0 : 1)));
-    step->rows += next->ended ? 0 : run.rows();
-    step->drafted += run.drafts ? 1 : 0;
+    if (!has_no_rows(run)) {
+      next->drafts.resize(std::min(next->drafts.size(), run.tokens.size() - 1));
+      step->rows += run.rows();
+      step->drafted += run.drafts ? 1 : 0;
+    }
   }
   step->plan = std::move(plan);
   step->running = take_running();
@@ -110,7 +114,7 @@ void ModelBackend::start(ModelStep& step) {
   graph.taps_wanted = shape_.drafts > 0;
   for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
     const RowRun& run = step.plan.runs[r];
-    if (has_ended(run)) {
+    if (has_no_rows(run)) {
       continue;
     }
     const std::int64_t samples = !run.sample ? 0 : run.continues ? run.rows() : 1;
@@ -159,7 +163,8 @@ Exchange& ModelBackend::exchange(Step& base) {
 void ModelBackend::draw(ModelStep& step) {
   for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
     const RowRun& run = step.plan.runs[r];
-    step.result.runs.push_back({.first = run.first, .end = run.first, .ended = has_ended(run)});
+    step.result.runs.push_back(
+        {.first = run.first, .end = run.first, .ended = step.next[r] && step.next[r]->ended});
   }
   for (std::size_t g = 0; g < step.plan_run.size(); ++g) {
     const std::size_t r = step.plan_run[g];
@@ -254,15 +259,17 @@ void ModelBackend::choose_drafts(ModelStep& step) const {
     DraftChoice choice(*step.plan.runs[r].rules, next);
     DraftResult made = drafter_.finish(
         drafts, s, [&choice](int, std::span<const float> logits) { return choice.choose(logits); });
-    step.result.runs[r].confidence = made.confidence;
+    for (const float logit : made.confidence) {
+      next.confidence.push_back(1.0F / (1.0F + static_cast<float>(portable::exp(-logit))));
+    }
+    step.result.runs[r].confidence = next.confidence;
     next.drafts = std::move(made.tokens);
-    next.confidence = std::move(made.confidence);
   }
 }
 
 void ModelBackend::complete(ModelStep& step) {
   for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
-    if (!step.result.runs[r].drawn.empty() || step.next[r]->ended) {
+    if (!step.result.runs[r].drawn.empty() || (step.next[r] && step.next[r]->ended)) {
       continuations_[step.plan.runs[r].sequence.value] = std::move(step.next[r]);
     }
   }

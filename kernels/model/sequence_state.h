@@ -14,11 +14,12 @@
 
 namespace shoal::kernels {
 
-// Rows beyond the window: a verify step writes up to 6 rows before it is known how many stay (134 =
-// 128 + 6).
-inline constexpr std::int64_t kRingSlack = 6;
-// Raw (kv, score) rows kept for roll-back of a verify step, and for a start before a tail's end.
-inline constexpr std::int64_t kRecent = 8;
+// Rows beyond the window: a step with drafts writes up to 6 rows before it is known how many stay,
+// and another one behind it before an answer's end is known: whoever then saves a tail still finds
+// the window of its end.
+inline constexpr std::int64_t kRingSlack = 12;
+// Raw (kv, score) rows kept for roll-back of those steps, and for a start before a tail's end.
+inline constexpr std::int64_t kRecent = 8 + kRingSlack;
 // Token ids: the oldest row that may run again has its n-gram's tokens before it.
 inline constexpr std::int64_t kRecentTokens = kRecent - 1 + kHistoryTokens;
 
