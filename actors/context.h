@@ -59,6 +59,7 @@ struct NodeOptions {
   std::int64_t prefill_group_queue = 0;
   std::int64_t kv_blocks = 0;  // of one device
   std::int64_t decode_batch = 0;
+  std::size_t decode_steps_ahead = 1;  // that are prepared while one runs
   const DecodeRow* decode_policy = &decode_policies().front();
   DecodeMoveCost decode_move{};
   Nanos decode_move_pause{0};  // between two moves

@@ -248,7 +248,7 @@ std::size_t DecodeBalancer::index_of(const std::vector<Place>& places, const Pla
   return static_cast<std::size_t>(std::find(places.begin(), places.end(), place) - places.begin());
 }
 
-// Tokens that an answer got since it was placed: one a step.
+// Tokens that an answer got since it was placed, in the mean.
 std::int64_t DecodeBalancer::grown(const Placed& entry) const {
   const std::uint64_t now = sites[entry.site.node.value].load.steps;
   return static_cast<std::int64_t>(now - std::min(now, entry.steps));

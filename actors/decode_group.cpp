@@ -1,8 +1,9 @@
-// Takes KV memory for what comes from other processes, and starts a step over all ranks when the
-// last one is done, with whoever is ready then: joining and leaving happen between steps.
+// Takes KV memory for what comes from other processes, and keeps two steps over all ranks on the
+// devices, with whoever is ready when they are launched: joining and leaving happen between steps.
 #include "actors/decode_group.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -22,16 +23,34 @@ struct DecodeGroup {
   struct Rank {
     DecodeWorkerActor worker;
     EpochId epoch;
-    bool awaited = false;  // part of the running step
+  };
+
+  // A step that runs, or is prepared behind the one that does.
+  struct Flight {
+    struct OfRank {
+      std::vector<AttemptKey> rows;   // ascending
+      std::vector<AttemptKey> ended;  // with a step before, and still in this one
+      DecodeStepDone done{};
+      bool awaited = false;
+    };
+
+    StepId step;
+    Instant started{};
+    std::vector<OfRank> ranks;
+
+    bool is_over() const {
+      return std::none_of(
+          ranks.begin(), ranks.end(), [](const OfRank& rank) { return rank.awaited; });
+    }
   };
 
   struct Held {
     PlacementPtr placement;
     std::uint32_t rank = 0;
-    Position tokens = 0;  // at the hand-over
-    bool ready = false;   // its KV is on the rank
-    bool leaves = false;  // asked to yield: it runs no more
-    StepId joined;        // the last step without it
+    Position tokens = 0;     // at the hand-over
+    bool ready = false;      // its KV is on the rank
+    bool leaves = false;     // asked to yield, or ended: it runs no more
+    std::int64_t grown = 0;  // when it joined
   };
 
   PartSeat seat;
@@ -43,10 +62,11 @@ struct DecodeGroup {
   KvRoom told;                          // free memory in the last report
   StepId told_step;                     // likewise
   bool told_draining = false;           // likewise
-  StepId step;
-  Instant step_started{};
+  StepId step;                          // the last that was launched
+  std::deque<Flight> flights;
+  Instant idle_since{};        // the end of the last step that was over
+  std::int64_t grown_ppm = 0;  // tokens that an answer got since the start, in the mean, millionths
   std::optional<CostFit> fit;
-  DecodeStepDone slowest;  // of the running step
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -58,11 +78,17 @@ struct DecodeGroup {
   void release_handover(const ReleaseHandover& message);
   void ready(const DecodeReady& message);
   void step_done(const DecodeStepDone& message);
+  void end_answers(std::deque<Flight>::iterator flight, std::uint32_t rank);
+  void finish_steps();
   void lose(std::uint32_t rank);
 
   bool take_memory(const JoinDecode& message, KvLeasePtr& kv);
-  void run_step();
-  bool running() const;
+  void run_steps();
+  bool launch_step();
+  void finish_step(const Flight& flight);
+
+  std::int64_t grown() const { return grown_ppm / 1'000'000; }
+
   void count_demand(const StepWork& work) const;
   void let_go(const std::vector<AttemptKey>& keys);
   AttemptLost worker_lost(const AttemptKey& key, bool ready) const;
@@ -149,7 +175,7 @@ void DecodeGroup::join(JoinDecode& message) {
   held[key] = {.placement = message.handover.placement,
                .rank = message.rank,
                .tokens = message.handover.position,
-               .joined = step};
+               .grown = grown()};
   message.epoch = rank.epoch;
   notify(rank.worker, std::move(message));
   report();
@@ -167,7 +193,7 @@ void DecodeGroup::ready(const DecodeReady& message) {
       ranks.at(message.rank).epoch == message.epoch) {
     work->second.ready = true;
     work->second.leaves = false;
-    run_step();
+    run_steps();
   }
 }
 
@@ -212,52 +238,97 @@ void DecodeGroup::release_handover(const ReleaseHandover& message) {
   }
 }
 
-bool DecodeGroup::running() const {
-  return std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return rank.awaited; });
+// While one runs, the next is prepared behind it, so that the device never waits for what is made
+// of a step's tokens.
+void DecodeGroup::run_steps() {
+  while (flights.size() <= seat.node->options.decode_steps_ahead && launch_step()) {
+  }
 }
 
-void DecodeGroup::run_step() {
-  if (running()) {
-    return;
-  }
-  std::vector<std::vector<AttemptKey>> rows(ranks.size());
+// False: nothing is there to run.
+bool DecodeGroup::launch_step() {
+  Flight flight{.step = StepId{step.value + 1}, .started = seat.node->now(), .ranks = {}};
+  flight.ranks.resize(ranks.size());
   for (const auto& [key, work] : held) {
     if (work.ready && !work.leaves) {
-      rows[work.rank].push_back(key);
+      flight.ranks[work.rank].rows.push_back(key);
+      flight.ranks[work.rank].awaited = true;
     }
   }
-  if (std::all_of(rows.begin(), rows.end(), [](const auto& of_rank) { return of_rank.empty(); })) {
-    return;
+  if (flight.is_over()) {
+    return false;
   }
   ++step.value;
-  step_started = seat.node->now();
-  slowest = {};
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (!rows[r].empty()) {
-      ranks[r].awaited = true;
-      notify(ranks[r].worker, DecodeStep{ranks[r].epoch, step, std::move(rows[r])});
+    if (flight.ranks[r].awaited) {
+      notify(ranks[r].worker, DecodeStep{ranks[r].epoch, step, flight.ranks[r].rows});
     }
   }
+  flights.push_back(std::move(flight));
+  return true;
 }
 
 void DecodeGroup::step_done(const DecodeStepDone& message) {
-  Rank& rank = ranks.at(message.rank);
-  if (!rank.awaited || message.epoch != rank.epoch || message.step != step) {
+  const auto flight = std::find_if(
+      flights.begin(), flights.end(), [&](const Flight& f) { return f.step == message.step; });
+  if (message.epoch != ranks.at(message.rank).epoch || flight == flights.end() ||
+      !flight->ranks[message.rank].awaited) {
     return;
   }
+  Flight::OfRank& rank = flight->ranks[message.rank];
   rank.awaited = false;
+  rank.done = message;
   ++seat.progress;
-  let_go(message.ended);
-  count_demand(message.work);
-  if (message.compute > slowest.compute) {
-    slowest = message;
+  count_demand(message.tally.work);
+  end_answers(flight, message.rank);
+  finish_steps();
+}
+
+// Memory of an answer is free behind the last step that has it.
+void DecodeGroup::end_answers(std::deque<Flight>::iterator flight, std::uint32_t rank) {
+  std::vector<AttemptKey> ended = std::move(flight->ranks[rank].ended);
+  for (const AttemptKey& key : flight->ranks[rank].done.ended) {
+    const auto later = std::find_if(flight + 1, flights.end(), [&](const Flight& f) {
+      return std::binary_search(f.ranks[rank].rows.begin(), f.ranks[rank].rows.end(), key);
+    });
+    if (later == flights.end()) {
+      ended.push_back(key);
+      continue;
+    }
+    later->ranks[rank].ended.push_back(key);
+    if (const auto work = held.find(key); work != held.end()) {
+      work->second.leaves = true;
+    }
   }
-  if (!running()) {
-    fit->add(slowest.work, slowest.compute);
-    seat.node->metrics.decode_cost.set(*fit);
-    seat.node->metrics.decode_turnaround_ns += (seat.node->now() - step_started).count();
-    run_step();
+  let_go(ended);
+}
+
+void DecodeGroup::finish_steps() {
+  while (!flights.empty() && flights.front().is_over()) {
+    finish_step(flights.front());
+    flights.pop_front();
   }
+  run_steps();
+}
+
+void DecodeGroup::finish_step(const Flight& flight) {
+  std::int64_t drawn = 0;
+  std::int64_t answers = 0;
+  const DecodeStepDone* slowest = &flight.ranks.front().done;
+  for (const Flight::OfRank& rank : flight.ranks) {
+    drawn += rank.done.tally.drawn;
+    answers += rank.done.tally.work.rows;
+    slowest = rank.done.compute > slowest->compute ? &rank.done : slowest;
+  }
+  if (answers > 0) {
+    grown_ppm += drawn * 1'000'000 / answers;
+  }
+  fit->add(slowest->tally.work, slowest->compute);
+  NodeMetrics& metrics = seat.node->metrics;
+  metrics.decode_cost.set(*fit);
+  const Instant now = seat.node->now();
+  metrics.decode_turnaround_ns += (now - std::max(flight.started, idle_since)).count();
+  idle_since = now;
 }
 
 // In the time that a full rank takes for it.
@@ -299,8 +370,10 @@ AttemptLost DecodeGroup::worker_lost(const AttemptKey& key, bool ready) const {
 void DecodeGroup::lose(std::uint32_t lost) {
   Rank& rank = ranks[lost];
   rank.worker = nullptr;
-  rank.awaited = false;
   ++rank.epoch.value;
+  for (Flight& flight : flights) {
+    flight.ranks[lost] = {};
+  }
   std::vector<AttemptKey> ended;
   std::vector<std::pair<RouterActor, AttemptLost>> losses;
   for (const auto& [key, work] : held) {
@@ -313,7 +386,7 @@ void DecodeGroup::lose(std::uint32_t lost) {
   for (auto& [router, loss] : losses) {
     notify(router, std::move(loss));
   }
-  run_step();
+  finish_steps();
 }
 
 // Of all ranks together.
@@ -339,7 +412,7 @@ void DecodeGroup::report() {
                     std::vector<DecodeRankLoad>(ranks.size()),
                     received[n],
                     fit->report(),
-                    step.value,
+                    static_cast<std::uint64_t>(grown()),
                     told_draining};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
@@ -349,8 +422,7 @@ void DecodeGroup::report() {
     for (const auto& [key, work] : held) {
       if (work.placement->router != NodeId{n}) {
         ++load.ranks[work.rank].others;
-        load.ranks[work.rank].others_tokens +=
-            work.tokens + static_cast<Position>(step.value - work.joined.value);
+        load.ranks[work.rank].others_tokens += work.tokens + grown() - work.grown;
       }
     }
     notify(seat.wiring->nodes[n].decode_balancer, std::move(load));

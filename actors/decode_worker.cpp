@@ -1,26 +1,23 @@
-// One row per running sequence and step; what ends is let go at once, and its memory with it.
+// A run per sequence and step; what ends is let go at once, and its memory with the last step that
+// has it.
 #include "actors/decode_worker.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "actors/decode_sequence.h"
 #include "actors/departures.h"
 #include "actors/kv_image.h"
 #include "actors/policy/token_rules.h"
 #include "actors/step_results.h"
 #include "actors/tail_copy.h"
-#include "schemas/checksum.h"
 
 namespace shoal {
 namespace {
-
-// With the row that runs next, and it is to be stored.
-bool completes_block(const Handover& sequence) {
-  return sequence.placement->kv != nullptr && (sequence.position + 1) % kBlockTokens == 0;
-}
 
 struct DecodeWorker {
   static inline const char* name = "decode_worker";
@@ -29,9 +26,13 @@ struct DecodeWorker {
     EpochId epoch;
     StepId step;
     std::vector<AttemptKey> rows;
-    std::vector<AttemptKey> saves;   // of the rows that complete a block
+    std::vector<KvLeasePtr> leases;  // of the rows: an attempt may come again in another place
+    std::vector<std::size_t> saves;  // numbers of the rows that may complete a block
     std::vector<AttemptKey> yields;  // of the rows that leave behind it
-    StepWork work;                   // all rows run every layer, so none is told apart
+
+    bool has(const AttemptKey& key) const {
+      return std::find(rows.begin(), rows.end(), key) != rows.end();
+    }
   };
 
   // Its KV is on the way.
@@ -43,16 +44,16 @@ struct DecodeWorker {
   PartSeat seat;
   DecodeWorkerActor me;
   std::uint32_t rank = 0;
-  std::map<AttemptKey, Handover> sequences;
+  std::map<AttemptKey, DecodeSequence> sequences;
   std::map<AttemptKey, Arriving> arriving;
   std::uint64_t arrivals = 0;
-  std::size_t copying = 0;  // onto the device, awaited or not
-  std::optional<Running> running;
-  Departures departures;  // to other ranks, until they have them
-  EpochId epoch;          // of what joined last
+  std::size_t copying = 0;      // onto the device, awaited or not
+  std::deque<Running> running;  // the one that runs, and the one prepared behind it
+  Departures departures;        // to other ranks, until they have them
+  EpochId epoch;                // of what joined last
 
   bool has_work() const {
-    return running || copying > 0 || departures.is_copying() || !arriving.empty();
+    return !running.empty() || copying > 0 || departures.is_copying() || !arriving.empty();
   }
 
   void rewire(const Rewire& message);
@@ -74,8 +75,13 @@ struct DecodeWorker {
   bool is_awaited(const AttemptKey& key, std::uint64_t arrival) const;
   void lose_arriving(const AttemptKey& key, const Error& error);
   void lose(const Placement& placement, const Error& error) const;
-  kernels::RowRun row_run(const Handover& sequence) const;
-  void store(const Running& step, const std::vector<kernels::BlockBytes>& saved);
+  void add_row(Running& step,
+               const DecodeStep& message,
+               const DecodeSequence& sequence,
+               kernels::Launch& launch) const;
+  DecodeSequence* row(const Running& step, std::size_t i);
+  void read(const Running& step, const kernels::CompletedStep& done, DecodeStepDone& report);
+  void store(const Running& step, const kernels::CompletedStep& done);
   bool advance(Handover& sequence,
                const kernels::RunResult& result,
                ShardBatches& batches,
@@ -169,7 +175,7 @@ void DecodeWorker::joined(Handover handover, EpochId of_rank) {
   ++seat.progress;
   epoch = of_rank;
   notify(seat.router_of(*handover.placement), DecodeJoined{key, seat.wiring->self, rank});
-  sequences.insert_or_assign(key, std::move(handover));
+  sequences.insert_or_assign(key, decode_sequence(std::move(handover)));
   notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
 }
 
@@ -189,15 +195,16 @@ void DecodeWorker::release(const ReleaseAttempt& message) {
   arriving.erase(message.key);
   departures.release(message.key);
   if (const auto sequence = sequences.extract(message.key); sequence && !message.failed) {
-    keep_tail(seat, rank, sequence.mapped(), kernels::Queue::kDecode);
+    keep_tail(seat, rank, sequence.mapped().at, kernels::Queue::kDecode);
   }
 }
 
 // Its group plans no further step with it.
 void DecodeWorker::move(const MoveDecode& message) {
-  if (running &&
-      std::find(running->rows.begin(), running->rows.end(), message.key) != running->rows.end()) {
-    running->yields.push_back(message.key);
+  const auto last = std::find_if(
+      running.rbegin(), running.rend(), [&](const Running& step) { return step.has(message.key); });
+  if (last != running.rend()) {
+    last->yields.push_back(message.key);
   } else {
     yield(message.key);
   }
@@ -209,7 +216,7 @@ void DecodeWorker::yield(const AttemptKey& key) {
   if (!sequence) {
     return;
   }
-  Handover& handover = sequence.mapped();
+  Handover& handover = sequence.mapped().at;
   handover.node = seat.wiring->self;
   handover.rank = rank;
   handover.buffer = seat.node->next_buffer();
@@ -243,7 +250,7 @@ void DecodeWorker::exported(KvExported& message) {
   notify(seat.wiring->at(handover.placement->router).decode_balancer,
          DecodeKept{key, seat.wiring->self});
   handover.buffer = {};
-  sequences.insert_or_assign(key, std::move(handover));
+  sequences.insert_or_assign(key, decode_sequence(std::move(handover)));
   notify(seat.wiring->here().decode_group, DecodeReady{epoch, rank, key});
 }
 
@@ -253,55 +260,51 @@ void DecodeWorker::rewire(const Rewire& message) {
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
-  running = Running{message.epoch, message.step, {}, {}, {}, {}};
+  Running& step = running.emplace_back(Running{message.epoch, message.step, {}, {}, {}, {}});
   kernels::Launch launch;
   launch.plan.id = message.step;
   launch.plan.epoch = message.epoch;
   launch.plan.queue = kernels::Queue::kDecode;
-  std::vector<KvLeasePtr> leases;
+  launch.plan.fill = message.fill;
   for (const AttemptKey& key : message.rows) {
     const auto sequence = sequences.find(key);
     if (sequence != sequences.end()) {  // else released after the step was planned
-      running->rows.push_back(key);
-      running->work.add(1, sequence->second.position);
-      launch.plan.runs.push_back(row_run(sequence->second));
-      leases.push_back(sequence->second.kv);
-      if (completes_block(sequence->second)) {
-        running->saves.push_back(key);
-        launch.saves.push_back(launch.plan.runs.back().blocks.back());
-      }
+      step.rows.push_back(key);
+      add_row(step, message, sequence->second, launch);
+      step.leases.push_back(sequence->second.at.kv);
+      sequence->second.runs_on = true;
     }
   }
   // The leases ride with the launch: no block is given away under a running step, whoever dies.
-  launch.done = [worker = me, leases = std::move(leases)](kernels::CompletedStep step) {
-    notify(worker, DecodeComputed{std::move(step)});
+  launch.done = [worker = me, leases = step.leases](kernels::CompletedStep done) {
+    notify(worker, DecodeComputed{std::move(done)});
   };
-  seat.node->metrics.decode_rows += static_cast<std::int64_t>(running->rows.size());
-  if (running->rows.empty()) {
+  if (step.rows.empty()) {
     launch.done({kernels::StepResult{}, Nanos{0}});
     return;
   }
   seat.node->devices[rank].launcher->launch(std::move(launch));
 }
 
-kernels::RowRun DecodeWorker::row_run(const Handover& sequence) const {
-  kernels::RowRun run;
-  run.sequence = sequence.kv->sequence();
-  run.first = sequence.position;
-  run.tokens = {sequence.token};
-  run.encoder_floor = sequence.placement->basis.replay_floor;
-  run.decoder_floor = sequence.placement->basis.tail_start;
-  run.blocks = sequence.kv->table(sequence.position + 1);
-  run.sample = true;
-  run.sampling = sample_spec(*sequence.placement, sequence.answered, sequence.seen);
-  return run;
+void DecodeWorker::add_row(Running& step,
+                           const DecodeStep& message,
+                           const DecodeSequence& sequence,
+                           kernels::Launch& launch) const {
+  const std::size_t run = launch.plan.runs.size();
+  launch.plan.runs.push_back(decode_run(sequence, message));
+  const auto most = static_cast<Position>(running.size()) * (1 + kMostDrafts);
+  if (const auto save = block_to_save(sequence, run, most)) {
+    launch.saves.push_back(*save);
+    step.saves.push_back(run);
+  }
 }
 
 void DecodeWorker::computed(const DecodeComputed& message) {
-  if (!running) {
+  if (running.empty()) {
     return;
   }
-  const Running step = *std::exchange(running, std::nullopt);
+  const Running step = std::move(running.front());
+  running.pop_front();
   ++seat.progress;
   ++seat.node->metrics.decode_steps;
   seat.node->metrics.decode_compute_ns += message.step.compute.count();
@@ -309,53 +312,65 @@ void DecodeWorker::computed(const DecodeComputed& message) {
     lose_all(step, message.step.result.error());
     return;
   }
-  store(step, message.step.saved);
-  ShardBatches batches;
-  std::vector<std::pair<PlacementPtr, AnswerDone>> done;
   DecodeStepDone report{.epoch = step.epoch,
                         .step = step.step,
                         .rank = rank,
                         .ended = {},
-                        .work = step.work,
                         .compute = message.step.compute};
-  for (std::size_t i = 0; i < step.rows.size(); ++i) {
-    const auto sequence = sequences.find(step.rows[i]);
-    if (sequence != sequences.end() &&
-        !advance(sequence->second, message.step.result->runs[i], batches, done)) {
-      report.ended.push_back(step.rows[i]);
-      sequences.erase(sequence);
-    }
-  }
-  batches.send(*seat.wiring);
-  for (auto& [placement, ended] : done) {
-    notify(seat.router_of(*placement), std::move(ended));
-  }
+  store(step, message.step);
+  read(step, message.step, report);
   for (const AttemptKey& key : step.yields) {
     yield(key);
   }
+  seat.node->metrics.decode_rows += report.tally.rows;
+  seat.node->metrics.decode_tokens += report.tally.drawn;
   notify(seat.wiring->here().decode_group, std::move(report));
 }
 
-// Each row's token is part of its sequence now.
-void DecodeWorker::store(const Running& step, const std::vector<kernels::BlockBytes>& saved) {
-  StoreKv message;
-  for (const AttemptKey& key : step.rows) {
-    const auto sequence = sequences.find(key);
-    if (sequence == sequences.end() || sequence->second.placement->kv == nullptr) {
+// Null: it ended with the step before, or was released.
+DecodeSequence* DecodeWorker::row(const Running& step, std::size_t i) {
+  const auto sequence = sequences.find(step.rows[i]);
+  const bool same = sequence != sequences.end() && sequence->second.at.kv == step.leases[i];
+  return same ? &sequence->second : nullptr;
+}
+
+void DecodeWorker::read(const Running& step,
+                        const kernels::CompletedStep& done,
+                        DecodeStepDone& report) {
+  ShardBatches batches;
+  std::vector<std::pair<PlacementPtr, AnswerDone>> ended;
+  for (std::size_t i = 0; i < step.rows.size(); ++i) {
+    DecodeSequence* sequence = row(step, i);
+    if (sequence == nullptr) {
       continue;
     }
-    const Placement& placement = *sequence->second.placement;
-    KvChain& chain = sequence->second.chain;
-    auto block = extend(chain, sequence->second.token);
-    const auto save = std::find(step.saves.begin(), step.saves.end(), key);
-    if (block && save != step.saves.end()) {
-      block->number = static_cast<std::uint32_t>(sequence->second.position / kBlockTokens);
-      block->provenance = provenance_of(placement.basis);
-      block->ttl = placement.submission->ttl;
-      const kernels::BlockBytes& bytes =
-          saved.at(static_cast<std::size_t>(save - step.saves.begin()));
-      chain.lineage = next_lineage(chain.lineage, block->key, block->provenance, crc32c(*bytes));
-      message.blocks.push_back({placement.kv->root, *block, bytes});
+    add_to(report.tally, *sequence, done.result->runs[i]);
+    if (!advance(sequence->at, done.result->runs[i], batches, ended)) {
+      report.ended.push_back(step.rows[i]);
+      sequences.erase(step.rows[i]);
+    }
+  }
+  batches.send(*seat.wiring);
+  for (auto& [placement, answer] : ended) {
+    notify(seat.router_of(*placement), std::move(answer));
+  }
+}
+
+// The rows that stay are part of their sequences now.
+void DecodeWorker::store(const Running& step, const kernels::CompletedStep& done) {
+  StoreKv message;
+  for (std::size_t i = 0; i < step.rows.size(); ++i) {
+    DecodeSequence* sequence = row(step, i);
+    if (sequence == nullptr || sequence->at.placement->kv == nullptr) {
+      continue;
+    }
+    const auto save = std::find(step.saves.begin(), step.saves.end(), i);
+    const kernels::BlockBytes bytes =
+        save == step.saves.end()
+            ? nullptr
+            : done.saved.at(static_cast<std::size_t>(save - step.saves.begin()));
+    if (auto block = extend_over(*sequence, done.result->runs[i], bytes)) {
+      message.blocks.push_back(*std::move(block));
     }
   }
   if (!message.blocks.empty()) {
@@ -369,15 +384,18 @@ bool DecodeWorker::advance(Handover& sequence,
                            ShardBatches& batches,
                            std::vector<std::pair<PlacementPtr, AnswerDone>>& done) {
   const Placement& placement = *sequence.placement;
-  if (result.token < 0) {
+  if (result.drawn.empty()) {
     lose(placement, Error{Code::kInternal, "the device drew no token"});
     return false;
   }
-  ++sequence.position;
-  ++sequence.answered;
-  sequence.token = result.token;
-  add_token(sequence.seen, placement.submission->sampling, result.token);
-  TokenRun run = token_run(placement, result, sequence.position, sequence.answered);
+  TokenRun run = token_run(placement, result.drawn, sequence.position + 1, sequence.answered + 1);
+  const auto count = std::ssize(run.tokens);
+  sequence.position += count;
+  sequence.answered += count;
+  sequence.token = run.tokens.back();
+  for (const TokenId token : run.tokens) {
+    add_token(sequence.seen, placement.submission->sampling, token);
+  }
   const Finish finish = run.finish;
   batches.add(*placement.submission, std::move(run));
   if (finish != Finish::kNone) {
@@ -388,9 +406,9 @@ bool DecodeWorker::advance(Handover& sequence,
 }
 
 void DecodeWorker::lose_all(const Running& step, const Error& error) {
-  for (const AttemptKey& key : step.rows) {
-    if (const auto sequence = sequences.extract(key)) {
-      lose(*sequence.mapped().placement, error);
+  for (std::size_t i = 0; i < step.rows.size(); ++i) {
+    if (row(step, i) != nullptr) {
+      lose(*sequences.extract(step.rows[i]).mapped().at.placement, error);
     }
   }
   notify(seat.wiring->here().decode_group,

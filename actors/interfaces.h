@@ -25,6 +25,7 @@
 #include "actors/policy/prefill_schedule.h"
 #include "actors/policy/service_demand.h"
 #include "actors/policy/session_tails.h"
+#include "actors/policy/verify_temperature.h"
 #include "actors/timeline.h"
 #include "kernels/launch_queue.h"
 #include "schemas/basis.h"
@@ -95,6 +96,16 @@ struct Handover {
   TokenTallyPtr seen{};       // `token` included; in another process it comes with the buffer
 
   AttemptKey key() const { return placement->key(); }
+};
+
+// What a rank's decode step came to.
+struct StepTally {
+  StepWork work;             // of answers, one row each, whether they had drafts or not
+  std::int64_t rows = 0;     // those of drafts included
+  std::int64_t drawn = 0;    // tokens that stay
+  std::int64_t drafted = 0;  // answers for which drafts were made
+  std::vector<Confidences> made;        // of those
+  std::vector<VerifyOutcome> outcomes;  // of drafts that were made behind the step before
 };
 
 // clang-format off
@@ -205,7 +216,7 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
 // the whole KV memory
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
-// `steps`: that it has run; `draining`: its answers are to go elsewhere
+// `steps`: tokens that an answer of it got since the start, in the mean; `draining`: its answers are to go elsewhere
 struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; bool draining = false; };
 struct MoveDecode { AttemptKey key; };  // wire: balancer to group to worker: out of the batch, to another rank
 struct DecodeKept { AttemptKey key; NodeId node; };  // wire: worker or group to balancer: it stays where it is
@@ -215,10 +226,11 @@ struct ReleaseHandover { AttemptKey key; std::uint32_t rank = 0; BufferKey buffe
 struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> image; };
 struct KvImported { AttemptKey key; std::uint64_t arrival = 0; Result<void> outcome; };
 struct DecodeReady { EpochId epoch; std::uint32_t rank = 0; AttemptKey key; };  // local: worker to group
-struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; };  // local: group to worker
+// local: group to worker. `verifies`: at most so many drafts of each; the rank's `fill` says of whom
+struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; bool drafts = false; int verifies = 0; std::shared_ptr<const kernels::DraftFill> fill{}; };
 struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker
-// wire: worker to group
-struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepWork work{}; Nanos compute{0}; };
+// local: worker to group
+struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepTally tally{}; Nanos compute{0}; };
 
 // clang-format on
 

@@ -110,7 +110,9 @@ void PrefillWorker::step(PrefillStep& message) {
       launch.loads.push_back({order.kv->blocks()[b], order.loads.blocks[b]});
     }
     for (const std::size_t block : finished_blocks(order)) {
-      launch.saves.push_back(order.kv->blocks()[block]);
+      launch.saves.push_back({launch.plan.runs.size() - 1,
+                              order.kv->blocks()[block],
+                              static_cast<Position>(block + 1) * kBlockTokens});
     }
     seat.node->metrics.prefill_rows += order.rows;
   }
@@ -221,12 +223,12 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   const Placement& placement = *order.placement;
   const std::uint64_t lineage = lineage_of(placement);
   lineages.erase(placement.key());
-  if (result.token < 0) {
+  if (result.drawn.empty()) {
     outcome.lost.emplace_back(order.placement, Error{Code::kInternal, "the device drew no token"});
     return;
   }
   const std::int64_t answered = static_cast<std::int64_t>(placement.submission->forced.size()) + 1;
-  TokenRun run = token_run(placement, result, placement.span.total, answered);
+  TokenRun run = token_run(placement, result.drawn, placement.span.total, answered);
   run.basis = placement.basis;
   run.cached_tokens = placement.cached;
   if (run.finish != Finish::kNone) {
@@ -234,14 +236,14 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   } else {
     const Submission& submission = *placement.submission;
     TokenTallyPtr seen = tally_of(submission.sampling, *submission.prompt, submission.forced);
-    add_token(seen, submission.sampling, result.token);
+    add_token(seen, submission.sampling, result.drawn.front().token);
     outcome.ready.push_back({.placement = order.placement,
                              .kv = order.kv,
                              .node = seat.wiring->self,
                              .rank = rank,
                              .buffer = order.stays ? BufferKey{} : seat.node->next_buffer(),
                              .position = placement.span.total,
-                             .token = result.token,
+                             .token = result.drawn.front().token,
                              .answered = answered,
                              .chain = placement.kv == nullptr
                                           ? KvChain{}

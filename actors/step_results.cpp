@@ -8,6 +8,38 @@
 
 namespace shoal {
 
+namespace {
+
+std::vector<TokenId> forbidden_now(const Placement& placement,
+                                   std::int64_t answered,
+                                   const TokenTallyPtr& seen) {
+  std::vector<TokenId> forbidden = forbidden_tokens(placement.rules, answered);
+  const std::vector<TokenId> ends = ends_of_bad_words(placement.submission->sampling, seen.get());
+  forbidden.insert(forbidden.end(), ends.begin(), ends.end());
+  return forbidden;
+}
+
+class AnswerSampling final : public kernels::SampleRules {
+ public:
+  AnswerSampling(PlacementPtr placement, Position before)
+      : placement_(std::move(placement)),
+        before_(before) {}
+
+  bool add(kernels::SampleSpec& spec, Position position, TokenId token) const override {
+    const Sampling& sampling = placement_->submission->sampling;
+    const std::int64_t answered = position - before_;
+    add_token(spec.seen, sampling, token);
+    spec.forbidden = forbidden_now(*placement_, answered, spec.seen);
+    return answer_end(placement_->rules, answered, token) == AnswerEnd::kGoesOn;
+  }
+
+ private:
+  PlacementPtr placement_;
+  Position before_;  // of the token before the answer's first
+};
+
+}  // namespace
+
 kernels::SampleSpec sample_spec(const Placement& placement,
                                 std::int64_t answered,
                                 const TokenTallyPtr& seen) {
@@ -26,38 +58,44 @@ kernels::SampleSpec sample_spec(const Placement& placement,
   spec.presence_penalty = sampling.presence_penalty;
   spec.seen = seen;
   spec.bias = sampling.logit_bias;
-  spec.forbidden = forbidden_tokens(placement.rules, answered);
-  const std::vector<TokenId> ends = ends_of_bad_words(sampling, seen.get());
-  spec.forbidden.insert(spec.forbidden.end(), ends.begin(), ends.end());
+  spec.forbidden = forbidden_now(placement, answered, seen);
   return spec;
 }
 
+std::shared_ptr<const kernels::SampleRules> sample_rules(PlacementPtr placement,
+                                                         Position position,
+                                                         std::int64_t answered) {
+  return std::make_shared<AnswerSampling>(std::move(placement), position - answered);
+}
+
 TokenRun token_run(const Placement& placement,
-                   const kernels::RunResult& result,
+                   std::span<const kernels::DrawnToken> drawn,
                    Position position,
                    std::int64_t answered) {
   TokenRun run;
   run.request = placement.submission->request;
   run.attempt = placement.submission->attempt;
   run.first_position = position;
-  run.tokens = {result.token};
-  if (placement.submission->sampling.logprobs >= 0) {
-    LogprobEntry entry{result.token, result.logprob, {}};
-    for (const kernels::TokenLogprob& other : result.top) {
-      entry.top.emplace_back(other.token, other.logprob);
+  for (const kernels::DrawnToken& token : drawn) {
+    run.tokens.push_back(token.token);
+    if (placement.submission->sampling.logprobs >= 0) {
+      LogprobEntry entry{token.token, token.logprob, {}};
+      for (const kernels::TokenLogprob& other : token.top) {
+        entry.top.emplace_back(other.token, other.logprob);
+      }
+      run.logprobs.push_back(std::move(entry));
     }
-    run.logprobs.push_back(std::move(entry));
-  }
-  switch (answer_end(placement.rules, answered, result.token)) {
-    case AnswerEnd::kGoesOn:
-      break;
-    case AnswerEnd::kLength:
-      run.finish = Finish::kLength;
-      break;
-    case AnswerEnd::kEndToken:
-      run.finish = Finish::kStop;
-      run.stop_token = result.token;
-      break;
+    switch (answer_end(placement.rules, answered++, token.token)) {
+      case AnswerEnd::kGoesOn:
+        break;
+      case AnswerEnd::kLength:
+        run.finish = Finish::kLength;
+        return run;
+      case AnswerEnd::kEndToken:
+        run.finish = Finish::kStop;
+        run.stop_token = token.token;
+        return run;
+    }
   }
   return run;
 }

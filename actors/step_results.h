@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,9 +19,15 @@ kernels::SampleSpec sample_spec(const Placement& placement,
                                 std::int64_t answered,
                                 const TokenTallyPtr& seen);
 
-// `result.token` became token number `answered` of the answer, at `position` of the sequence.
+// How it goes on from there, on the device. The token of `position` is number `answered`.
+std::shared_ptr<const kernels::SampleRules> sample_rules(PlacementPtr placement,
+                                                         Position position,
+                                                         std::int64_t answered);
+
+// The first of `drawn` became token number `answered` of the answer, at `position` of the sequence.
+// What is behind the answer's end is left out.
 TokenRun token_run(const Placement& placement,
-                   const kernels::RunResult& result,
+                   std::span<const kernels::DrawnToken> drawn,
                    Position position,
                    std::int64_t answered);
 

@@ -70,7 +70,7 @@ Result<void> advance(Batch& batch) {
   TRY(const auto result, run_step(batch.backend, batch.runs));
   for (std::size_t i = 0; i < batch.runs.size(); ++i) {
     batch.runs[i].first += batch.runs[i].rows();
-    batch.runs[i].tokens = {result.runs[i].token};
+    batch.runs[i].tokens = {result.runs[i].drawn.at(0).token};
   }
   return {};
 }

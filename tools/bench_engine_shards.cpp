@@ -91,7 +91,7 @@ class Decoding {
     TRY(const kernels::StepResult tokens, std::move(result));
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       runs_[i].first += runs_[i].rows();
-      runs_[i].tokens = {tokens.runs[i].token};
+      runs_[i].tokens = {tokens.runs[i].drawn.at(0).token};
     }
     return time;
   }

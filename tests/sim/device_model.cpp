@@ -100,7 +100,9 @@ class Alone {
     CHECK(step.has_value());
     CHECK(backend_->advance(**step) == kernels::StepYield::kDone);
     next_ = end;
-    return backend_->take(**step).runs[0].token;
+    const kernels::StepResult result = backend_->take(**step);
+    const std::vector<kernels::DrawnToken>& drawn = result.runs[0].drawn;
+    return drawn.empty() ? -1 : drawn.front().token;
   }
 
   const std::shared_ptr<kernels::Backend> backend_;
