@@ -29,6 +29,7 @@ struct DecodeWorker {
     std::vector<KvLeasePtr> leases;  // of the rows: an attempt may come again in another place
     std::vector<std::size_t> saves;  // numbers of the rows that may complete a block
     std::vector<AttemptKey> yields;  // of the rows that leave behind it
+    bool goes_on = false;            // some of them were in the step before
 
     bool has(const AttemptKey& key) const {
       return std::find(rows.begin(), rows.end(), key) != rows.end();
@@ -260,7 +261,7 @@ void DecodeWorker::rewire(const Rewire& message) {
 }
 
 void DecodeWorker::step(const DecodeStep& message) {
-  Running& step = running.emplace_back(Running{message.epoch, message.step, {}, {}, {}, {}});
+  Running& step = running.emplace_back(Running{message.epoch, message.step, {}, {}, {}, {}, false});
   kernels::Launch launch;
   launch.plan.id = message.step;
   launch.plan.epoch = message.epoch;
@@ -272,6 +273,7 @@ void DecodeWorker::step(const DecodeStep& message) {
       step.rows.push_back(key);
       add_row(step, message, sequence->second, launch);
       step.leases.push_back(sequence->second.at.kv);
+      step.goes_on = step.goes_on || sequence->second.runs_on;
       sequence->second.runs_on = true;
     }
   }
@@ -308,6 +310,7 @@ void DecodeWorker::computed(const DecodeComputed& message) {
   ++seat.progress;
   ++seat.node->metrics.decode_steps;
   seat.node->metrics.decode_compute_ns += message.step.compute.count();
+  seat.node->metrics.decode_idle_ns += step.goes_on ? message.step.idle.count() : 0;
   if (!message.step.result) {
     lose_all(step, message.step.result.error());
     return;

@@ -31,6 +31,7 @@ constexpr Row kRows[] = {
     {"shoal_decode_tokens_total", "counter", "Tokens that decode steps drew for answers.", &NodeMetrics::decode_tokens},
     {"shoal_decode_yielded_total", "counter", "Running answers that left this node for another rank.", &NodeMetrics::decode_yielded},
     {"shoal_decode_compute_ns_total", "counter", "Device time of decode steps.", &NodeMetrics::decode_compute_ns},
+    {"shoal_decode_idle_ns_total", "counter", "Time that devices had nothing to do between two steps of the same answers.", &NodeMetrics::decode_idle_ns},
     {"shoal_decode_turnaround_ns_total", "counter", "Time of decode steps from plan to answer.", &NodeMetrics::decode_turnaround_ns},
     {"shoal_kv_blocks", "gauge", "KV blocks of the device.", &NodeMetrics::kv_blocks},
     {"shoal_kv_blocks_free", "gauge", "KV blocks nobody holds.", &NodeMetrics::kv_blocks_free},

@@ -77,6 +77,7 @@ struct NodeMetrics {
   Value decode_tokens{0};
   Value decode_yielded{0};  // answers that left for another rank
   Value decode_compute_ns{0};
+  Value decode_idle_ns{0};
   Value decode_turnaround_ns{
       0};              // from planned to answered, per step: less compute = time outside kernels
   Value kv_blocks{0};  // gauge

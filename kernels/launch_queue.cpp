@@ -83,9 +83,9 @@ std::vector<BlockBytes> LaunchedStep::save(Backend& backend, const StepResult& r
   return saved;
 }
 
-void LaunchedStep::finish(Backend& backend, Nanos compute) {
+void LaunchedStep::finish(Backend& backend, Nanos compute, Nanos idle) {
   if (refused_) {
-    launch_.done({tl::unexpected(std::move(*refused_)), compute});
+    launch_.done({tl::unexpected(std::move(*refused_)), compute, idle});
     return;
   }
   StepResult result = backend.take(*step_);
@@ -94,7 +94,7 @@ void LaunchedStep::finish(Backend& backend, Nanos compute) {
     backend.end_prefill(id);
   }
   std::vector<BlockBytes> saved = save(backend, result);
-  launch_.done({std::move(result), compute, std::move(saved)});
+  launch_.done({std::move(result), compute, idle, std::move(saved)});
 }
 
 namespace {
@@ -197,7 +197,12 @@ void LaunchQueue::run() {
   std::unique_lock lock(state_->mutex);
   while (true) {
     std::shared_ptr<Entry> entry;
-    state_->wake.wait(lock, [&] { return state_->stopping || (entry = runnable()) != nullptr; });
+    const auto ready = [&] { return state_->stopping || (entry = runnable()) != nullptr; };
+    if (!ready()) {
+      const Instant since = clock_();
+      state_->wake.wait(lock, ready);
+      idle_ += clock_() - since;
+    }
     if (state_->stopping) {
       return;
     }
@@ -224,6 +229,10 @@ void LaunchQueue::advance(const std::shared_ptr<Entry>& entry) {
 
 // False: parked.
 bool LaunchQueue::advance(const std::shared_ptr<Entry>& entry, LaunchedStep& step) {
+  Nanos& idle_then = idle_then_[static_cast<std::size_t>(entry->queue)];
+  if (!entry->idle) {
+    entry->idle = idle_ - idle_then;
+  }
   if (entry->lost) {
     step.discard(*std::move(entry->lost));
   } else {
@@ -235,7 +244,8 @@ bool LaunchQueue::advance(const std::shared_ptr<Entry>& entry, LaunchedStep& ste
       return false;
     }
   }
-  step.finish(backend_, entry->compute);
+  step.finish(backend_, entry->compute, *entry->idle);
+  idle_then = idle_;
   return true;
 }
 

@@ -29,7 +29,8 @@ using BlockBytes = std::shared_ptr<const std::vector<std::byte>>;
 
 struct CompletedStep {
   Result<StepResult> result;
-  Nanos compute{0};                 // on the device, waiting excluded
+  Nanos compute{0};  // on the device, waiting excluded
+  Nanos idle{0};  // that the device had nothing to do, between the step before of its queue and it
   std::vector<BlockBytes> saved{};  // one per Launch::saves; null: not complete with this step
 };
 
@@ -119,7 +120,7 @@ class LaunchedStep {
   void let_go();
 
   // After kDone.
-  void finish(Backend& backend, Nanos compute);
+  void finish(Backend& backend, Nanos compute, Nanos idle = Nanos{0});
 
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
@@ -156,6 +157,7 @@ class LaunchQueue final : public Launcher {
     Queue queue;
     std::variant<LaunchedStep, KvExport, KvImport> work;
     Nanos compute{0};
+    std::optional<Nanos> idle{};  // before it, once it has begun
     bool parked = false;
     std::optional<Error> lost{};  // with its exchange
   };
@@ -180,6 +182,9 @@ class LaunchQueue final : public Launcher {
   std::function<Instant()> clock_;
   ExchangeRunner exchange_;
   const std::shared_ptr<State> state_ = std::make_shared<State>();
+  // Of the launch thread.
+  Nanos idle_{0};                               // since the start
+  std::array<Nanos, kQueueCount> idle_then_{};  // at the end of each queue's last step
   std::thread thread_;
 };
 
