@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,26 +12,9 @@
 namespace shoal::kernels {
 namespace {
 
-constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
 // The fewest where a window that is cut off can be told from one that is not.
 constexpr int kEncoderLayers = 2;
 constexpr int kDecoderLayers = 2;
-
-// SplitMix64's finaliser (Steele, Lea, Flood 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
-std::uint64_t combine(std::uint64_t hash, std::uint64_t value) {
-  return mix(hash ^ mix(value));
-}
-
-std::uint64_t after_token(std::uint64_t hash, TokenId token) {
-  return combine(hash, static_cast<std::uint64_t>(token));
-}
 
 // The smallest geometry KvLayout accepts: one KV source, one block is a few hundred bytes.
 ModelConfig arena_geometry() {
@@ -45,79 +29,37 @@ ModelConfig arena_geometry() {
   return config;
 }
 
-// The ordinary token of that number, counted round and round.
-TokenId ordinary(const SimModel& model, std::uint64_t number) {
-  if (!model.tokens.empty()) {
-    return model.tokens[number % model.tokens.size()];
-  }
-  constexpr std::int64_t kFirst = 3;
-  const auto count = static_cast<std::uint64_t>(model.vocab - kFirst);
-  return static_cast<TokenId>(kFirst + static_cast<std::int64_t>(number % count));
-}
-
-// Another token beside `token`, for lists of the likeliest ones.
-TokenId neighbour(const SimModel& model, TokenId token, int distance) {
-  if (model.tokens.empty()) {
-    return token + distance;
-  }
-  const auto place = std::lower_bound(model.tokens.begin(), model.tokens.end(), token);
-  return ordinary(model,
-                  static_cast<std::uint64_t>(place - model.tokens.begin()) +
-                      static_cast<std::uint64_t>(distance));
-}
-
-TokenId draw_token(const SimModel& model,
-                   const SampleSpec& sampling,
-                   Position encoder_floor,
-                   Position decoder_floor,
-                   std::uint64_t history) {
-  const bool certain = model.greedy && sampling.temperature == 0;
-  std::uint64_t hash = combine(history, certain ? 0 : sampling.seed);
-  hash = combine(hash, certain ? 0 : sampling.choice);
-  hash = combine(hash, static_cast<std::uint64_t>(encoder_floor));
-  hash = combine(hash, static_cast<std::uint64_t>(decoder_floor));
-  constexpr std::uint64_t kEndTries = 64;  // a forbidden end must not be drawn for ever
-  for (std::uint64_t tries = 0;; ++tries) {
-    const std::uint64_t drawn = combine(hash, tries);
-    const bool ends = model.eos_period > 0 && tries < kEndTries &&
-                      drawn % static_cast<std::uint64_t>(model.eos_period) == 0;
-    const TokenId token = ends ? model.eos : ordinary(model, drawn >> 16);
-    if (std::find(sampling.forbidden.begin(), sampling.forbidden.end(), token) ==
-        sampling.forbidden.end()) {
-      return token;
-    }
-  }
-}
-
 Error broken(const RowRun& run, const std::string& what) {
   return Error{Code::kInvalid,
                "run of sequence " + std::to_string(run.sequence.value) + " at " +
                    std::to_string(run.first) + ": " + what};
 }
 
-}  // namespace
-
-void SimHistory::add(TokenId token) {
-  hash_ = after_token(hash_, token);
+Position end_of(const RowRun& run) {
+  return run.first + static_cast<Position>(run.tokens.size());
 }
 
-void SimHistory::add_behind_hit(TokenId token, Position encoder_floor) {
-  add(token);
-  if (encoder_floor > 0) {
-    hash_ = combine(hash_, static_cast<std::uint64_t>(encoder_floor));
+// The first row whose KV the run computes, if it is before `end`; else `none`.
+Position first_written(const RowRun& run, Position end, Position none) {
+  const Position first = std::max(run.first, run.writes_from);
+  return first < end ? std::min(first, none) : none;
+}
+
+// `token` at `position`, behind the row that `history` is.
+void add_row(
+    const RowRun& run, Position window, Position position, TokenId token, SimHistory& history) {
+  if (run.encoder_floor > 0 && position == run.encoder_floor + window) {
+    history.add_behind_hit(token, run.encoder_floor);
+  } else {
+    history.add(token);
   }
 }
 
-TokenId sim_token(const SimModel& model,
-                  const SampleSpec& sampling,
-                  Position encoder_floor,
-                  Position decoder_floor,
-                  const SimHistory& history) {
-  return draw_token(model, sampling, encoder_floor, decoder_floor, history.hash());
-}
+}  // namespace
 
 struct SimBackend::SimStep final : Step {
   StepResult result;
+  std::vector<std::pair<SequenceId, std::optional<Answer>>> answers;  // behind it
   int exchanges_left = 0;
   Exchange exchange;
 };
@@ -131,12 +73,14 @@ ModelShape sim_shape(const SimModel& model) {
   shape.encoder_layers = kEncoderLayers;
   shape.block_bytes = KvLayout(arena_geometry()).block_bytes;
   constexpr std::int64_t kHeader = 1024;
-  shape.tail_bytes = kHeader + (kBlockTokens + kTailReach) * static_cast<std::int64_t>(kRowBytes) +
+  shape.drafts = model.drafts;
+  shape.tail_bytes = kHeader +
+                     (kBlockTokens + kTailReach) * static_cast<std::int64_t>(kSimRowBytes) +
                      model.image_padding;
   shape.bos = model.bos;
   shape.eos = model.eos;
   shape.numeric_id = "sim";
-  shape.block_layout = "rows of " + std::to_string(kRowBytes) + " B";
+  shape.block_layout = "rows of " + std::to_string(kSimRowBytes) + " B";
   return shape;
 }
 
@@ -144,132 +88,21 @@ SimBackend::SimBackend(const SimModel& model, const SimSize& size)
     : model_(model),
       shape_(sim_shape(model)),
       fit_{shape_.numeric_id,
-           "rows of " + std::to_string(kRowBytes) + " B, padding " +
+           "rows of " + std::to_string(kSimRowBytes) + " B, padding " +
                std::to_string(model.image_padding) + " B"},
       arena_(arena_geometry(), size.blocks, size.sequences),
       sequences_(static_cast<std::size_t>(size.sequences)) {
-  CHECK(shape_.block_bytes >= kBlockTokens * static_cast<std::int64_t>(kRowBytes));
+  CHECK(shape_.block_bytes >= kBlockTokens * static_cast<std::int64_t>(kSimRowBytes));
+  CHECK(model_.drafts >= 0 && model_.drafts < kWindowSlack);
 }
 
 void SimBackend::reset_sequence(SequenceId id) {
   sequences_.at(id.value) = Sequence{};
 }
 
-Result<std::vector<std::byte>> SimBackend::export_sequence(SequenceId id,
-                                                           std::span<const BlockId> blocks,
-                                                           Position tokens) {
-  return write_image(id, blocks, {tokens, 0});
-}
-
-Result<std::vector<std::byte>> SimBackend::export_tail(SequenceId id,
-                                                       std::span<const BlockId> blocks,
-                                                       Position tokens) {
-  return write_image(id, blocks, tail_span(tokens));
-}
-
-Result<std::vector<std::byte>> SimBackend::write_image(SequenceId id,
-                                                       std::span<const BlockId> blocks,
-                                                       const SequenceSpan& span) {
-  const Sequence& sequence = sequences_.at(id.value);
-  if (span.tokens < 1 || span.tokens > sequence.tokens() ||
-      sequence.decoder.end != sequence.tokens()) {
-    return fail(Code::kInvalid,
-                "export of sequence " + std::to_string(id.value) + " at position " +
-                    std::to_string(span.tokens) + ": its prompt is not finished up to there");
-  }
-  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
-  const Position held = sequence.tokens() - model_.window - kTailReach + 1;
-  KvImageWriter out(fit_, span.tokens);
-  out.integer(sequence.encoder.begin);
-  out.integer(sequence.decoder.begin);
-  out.integer(std::max(sequence.held, held));
-  out.integer(span.first_kv);
-  for (Position p = span.first_kv - 1; p < span.tokens; ++p) {
-    const std::uint64_t hash = read(blocks, p);
-    out.bytes(std::as_bytes(std::span(&hash, 1)));
-  }
-  out.bytes(std::vector<std::byte>(static_cast<std::size_t>(model_.image_padding)));
-  return std::move(out).finish();
-}
-
-Result<void> SimBackend::import_sequence(SequenceId id,
-                                         std::span<const BlockId> blocks,
-                                         std::span<const std::byte> image) {
-  return read_image(id, blocks, image, std::nullopt);
-}
-
-Result<void> SimBackend::import_tail(const RowRun& run, std::span<const std::byte> image) {
-  const Position loaded = run.first / kBlockTokens * kBlockTokens;
-  TRY_VOID(read_image(run.sequence, run.blocks, image, SequenceSpan{run.first, loaded}));
-  Sequence& sequence = sequences_.at(run.sequence.value);
-  if (run.decoder_floor >= run.first) {
-    sequence.decoder = {};
-  }
-  if (auto windows = check_windows(run, sequence); !windows) {
-    reset_sequence(run.sequence);
-    return corrupt_image(windows.error().message);
-  }
-  return {};
-}
-
-// All of it, or the part.
-Result<void> SimBackend::read_image(SequenceId id,
-                                    std::span<const BlockId> blocks,
-                                    std::span<const std::byte> image,
-                                    std::optional<SequenceSpan> part) {
-  reset_sequence(id);
-  TRY(KvImageReader in, KvImageReader::open(image, fit_));
-  const SequenceSpan span = part.value_or(SequenceSpan{in.tokens(), 0});
-  if (in.tokens() > shape_.max_positions || span.tokens < 1 || span.tokens > in.tokens()) {
-    return corrupt_image("of " + std::to_string(in.tokens()) + " tokens, " +
-                         std::to_string(span.tokens) + " are wanted");
-  }
-  TRY_VOID(check_block_table(arena_, blocks, span.tokens));
-  Sequence& sequence = sequences_.at(id.value);
-  auto rows = read_rows(in, span, blocks, sequence);
-  if (!rows) {
-    reset_sequence(id);
-  }
-  return rows;
-}
-
-Result<void> SimBackend::read_rows(KvImageReader& in,
-                                   const SequenceSpan& span,
-                                   std::span<const BlockId> blocks,
-                                   Sequence& sequence) {
-  TRY(const Position encoder, in.integer());
-  TRY(const Position decoder, in.integer());
-  TRY(sequence.held, in.integer());
-  sequence.encoder = {encoder, span.tokens};
-  sequence.decoder = {decoder, span.tokens};
-  TRY(const Position first, in.integer());
-  if (first < 0 || first > span.first_kv || first % kBlockTokens != 0) {
-    return corrupt_image("rows from position " + std::to_string(first) + " on, " +
-                         std::to_string(span.first_kv) + " is wanted");
-  }
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(in.tokens() - first + 1));
-  const std::span<std::byte> room = std::as_writable_bytes(std::span(hashes));
-  TRY(const auto rows, in.bytes(static_cast<std::int64_t>(room.size())));
-  std::copy(rows.begin(), rows.end(), room.begin());
-  TRY_VOID(in.bytes(model_.image_padding));
-  TRY_VOID(in.end());
-  const auto hash = [&](Position p) { return hashes[static_cast<std::size_t>(p - first + 1)]; };
-  if (span.first_kv > 0 && hash(span.first_kv - 1) != read(blocks, span.first_kv - 1)) {
-    return corrupt_image("its rows do not follow those of the loaded blocks");
-  }
-  for (Position p = 0; p < span.tokens; ++p) {
-    if (p >= span.first_kv) {
-      const std::uint64_t value = hash(p);
-      std::memcpy(row(blocks, p), &value, kRowBytes);
-    }
-    sequence.hashes.push_back(read(blocks, p));
-  }
-  return {};
-}
-
 std::byte* SimBackend::row(std::span<const BlockId> blocks, Position position) {
   return arena_.block(blocks[static_cast<std::size_t>(position / kBlockTokens)]) +
-         position % kBlockTokens * static_cast<Position>(kRowBytes);
+         position % kBlockTokens * static_cast<Position>(kSimRowBytes);
 }
 
 // The hash of all tokens up to `position`, as the KV memory has it.
@@ -282,37 +115,54 @@ std::uint64_t SimBackend::read(std::span<const BlockId> blocks, Position positio
 }
 
 Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
+  TRY_VOID(prepare(plan));
+  const std::vector<std::size_t> lengths = verified(plan);
   auto step = std::make_unique<SimStep>();
   step->exchanges_left = model_.exchanges;
-  std::vector<Drawn> drawn;
-  for (RowRun& planned : plan.runs) {
-    TRY(const RowRun run, resolve(std::move(planned), plan.queue));
-    Sequence& sequence = sequences_.at(run.sequence.value);
-    adopt(run, sequence);
-    TRY_VOID(check(run, sequence));
-    write(run, sequence);
-    if (run.sample) {
-      TRY_VOID(check_reach(run, sequence));
-    }
-    step->result.runs.push_back(draw(run));
-    drawn.push_back({run.sequence, step->result.runs.back().token});
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    execute(plan.runs[i], lengths[i], *step);
   }
-  last_[static_cast<std::size_t>(plan.queue)] = std::move(drawn);
   return step;
 }
 
-Result<RowRun> SimBackend::resolve(RowRun run, Queue queue) const {
-  if (!run.tokens.empty()) {
-    return run;
+// Nothing is written before all runs are known to be right. Runs that continue are filled in; one
+// whose answer has ended stays without tokens.
+Result<void> SimBackend::prepare(StepPlan& plan) {
+  std::set<SequenceId> seen;
+  for (RowRun& run : plan.runs) {
+    Sequence& sequence = sequences_.at(run.sequence.value);
+    if (!seen.insert(run.sequence).second) {
+      return tl::unexpected(broken(run, "appears twice in one step"));
+    }
+    if (sequence.in_step) {
+      return tl::unexpected(broken(run, kDropped));
+    }
+    TRY_VOID(resolve(run, sequence));
+    if (!run.tokens.empty()) {
+      adopt(run, sequence);
+      TRY_VOID(check(run, sequence));
+    }
   }
-  const auto& last = last_[static_cast<std::size_t>(queue)];
-  const auto slot = static_cast<std::size_t>(run.previous);
-  if (run.previous < 0 || slot >= last.size() || last[slot].sequence != run.sequence ||
-      last[slot].token < 0) {
-    return tl::unexpected(broken(run, "no token was sampled by that run of the previous step"));
+  return {};
+}
+
+Result<void> SimBackend::resolve(RowRun& run, const Sequence& sequence) const {
+  if (run.tokens.empty() != run.continues) {
+    return tl::unexpected(broken(run, "needs either tokens or an answer that it continues"));
   }
-  run.tokens = {last[slot].token};
-  return run;
+  if (!run.continues) {
+    return {};
+  }
+  const std::optional<Answer>& answer = sequence.answer;
+  if (!answer) {
+    return tl::unexpected(broken(run, "no token was drawn by the last step of the sequence"));
+  }
+  run.first = sequence.tokens();
+  run.sampling = answer->sampling;
+  if (!answer->ended) {
+    run.tokens = {answer->token};
+  }
+  return {};
 }
 
 // A sequence that starts behind loaded blocks.
@@ -333,8 +183,12 @@ Result<void> SimBackend::check(const RowRun& run, const Sequence& sequence) cons
   if (auto table = check_block_table(arena_, run.blocks, run.first + run.rows()); !table) {
     return tl::unexpected(broken(run, table.error().message));
   }
+  if (run.verifies > 0 && (run.tokens.size() > 1 || !run.sample || run.rules == nullptr)) {
+    return tl::unexpected(broken(run, "verifies drafts, but not behind one row sampled by rules"));
+  }
   TRY_VOID(check_windows(run, sequence));
-  return check_rows(run, sequence);
+  TRY_VOID(check_rows(run, sequence));
+  return run.sample ? check_reach(run, sequence) : Result<void>();
 }
 
 // As a real device: rows that it would read must be in the windows.
@@ -343,13 +197,14 @@ Result<void> SimBackend::check_windows(const RowRun& run, const Sequence& sequen
     const Position low = std::max({floor, first - model_.window + 1, Position{0}});
     return low >= first || (std::max(rows.begin, sequence.held) <= low && rows.end == first);
   };
-  if (!holds(sequence.encoder, run.encoder_floor, run.first)) {
+  const Windows& windows = sequence.windows;
+  if (!holds(windows.encoder, run.encoder_floor, run.first)) {
     return tl::unexpected(broken(run, "the encoder half lacks window rows"));
   }
   const Position decodes = run.stack == Stack::kAll ? run.first
-                           : sequence.kept.empty()  ? std::max(run.first, run.decoder_floor)
-                                                    : sequence.kept.begin;
-  if (!holds(sequence.decoder, run.decoder_floor, decodes)) {
+                           : windows.kept.empty()   ? std::max(run.first, run.decoder_floor)
+                                                    : windows.kept.begin;
+  if (!holds(windows.decoder, run.decoder_floor, decodes)) {
     return tl::unexpected(broken(run, "the decoder half lacks window rows"));
   }
   return {};
@@ -357,15 +212,17 @@ Result<void> SimBackend::check_windows(const RowRun& run, const Sequence& sequen
 
 // Windows that were cut off must not reach what is sampled or stored.
 Result<void> SimBackend::check_reach(const RowRun& run, const Sequence& sequence) const {
-  const Position end = run.first + run.rows();
+  const Position end = end_of(run);
+  Windows windows = sequence.windows;
+  windows.add(run, run.rows());
   const auto is_whole = [this](const Rows& rows, Position floor, Position place, int layers) {
     return rows.begin <= std::max({floor, place - layers * model_.window, Position{0}});
   };
   const bool samples_whole =
-      is_whole(sequence.encoder, run.encoder_floor, end, kEncoderLayers + kDecoderLayers) &&
-      is_whole(sequence.decoder, run.decoder_floor, end, kDecoderLayers);
-  if (!samples_whole ||
-      !is_whole(sequence.encoder, run.encoder_floor, sequence.written, kEncoderLayers)) {
+      is_whole(windows.encoder, run.encoder_floor, end, kEncoderLayers + kDecoderLayers) &&
+      is_whole(windows.decoder, run.decoder_floor, end, kDecoderLayers);
+  const Position written = first_written(run, end, sequence.written);
+  if (!samples_whole || !is_whole(windows.encoder, run.encoder_floor, written, kEncoderLayers)) {
     return tl::unexpected(broken(run, "too few rows ran before it"));
   }
   return {};
@@ -377,7 +234,7 @@ Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence)
     const auto rows = static_cast<std::size_t>(std::min<Position>(kBlockTokens, run.first - begin));
     if (std::memcmp(arena_.block(run.blocks[block]),
                     sequence.hashes.data() + begin,
-                    rows * kRowBytes) != 0) {
+                    rows * kSimRowBytes) != 0) {
       return fail(Code::kCorrupt,
                   broken(run, "block " + std::to_string(block) + " holds something else").message);
     }
@@ -385,55 +242,163 @@ Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence)
   return {};
 }
 
-void SimBackend::write(const RowRun& run, Sequence& sequence) {
-  for (const TokenId token : run.tokens) {
-    const Position position = sequence.tokens();
-    if (position < run.writes_from) {
-      sequence.hashes.push_back(read(run.blocks, position));
-      continue;
+// How many rows of drafts each run has.
+std::vector<std::size_t> SimBackend::verified(const StepPlan& plan) const {
+  std::vector<std::size_t> lengths;
+  std::vector<DraftedRun> drafted;
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    lengths.push_back(most_verified(plan.runs[i]));
+    if (lengths.back() > 0) {
+      const Sequence& sequence = sequences_.at(plan.runs[i].sequence.value);
+      drafted.push_back({i, std::span(sequence.answer->confidence).first(lengths.back())});
     }
-    SimHistory history(read(run.blocks, position - 1));
-    if (run.encoder_floor > 0 && position == run.encoder_floor + model_.window) {
-      history.add_behind_hit(token, run.encoder_floor);
-    } else {
-      history.add(token);
-    }
-    const std::uint64_t hash = history.hash();
-    std::memcpy(row(run.blocks, position), &hash, sizeof hash);
-    sequence.hashes.push_back(hash);
-    sequence.written = std::min(sequence.written, position);
   }
-  sequence.encoder.add(run.first, run.rows());
-  if (run.stack == Stack::kAll) {
-    sequence.decoder.add(run.first, run.rows());
+  if (plan.fill == nullptr || drafted.empty()) {
+    return lengths;
+  }
+  const std::vector<int> filled = plan.fill->lengths(drafted);
+  CHECK(filled.size() == drafted.size());
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    std::size_t& length = lengths[drafted[i].run];
+    length = std::min(length, static_cast<std::size_t>(std::max(0, filled[i])));
+  }
+  return lengths;
+}
+
+std::size_t SimBackend::most_verified(const RowRun& run) const {
+  const std::optional<Answer>& answer = sequences_.at(run.sequence.value).answer;
+  // Drafts go on from the token that was drawn, not from one that is there in its place.
+  if (run.verifies <= 0 || run.tokens.empty() || !answer || answer->token != run.tokens.back()) {
+    return 0;
+  }
+  const Position room =
+      std::min(static_cast<Position>(run.blocks.size()) * kBlockTokens, shape_.max_positions) -
+      end_of(run);
+  return std::min({static_cast<std::size_t>(run.verifies),
+                   answer->drafts.size(),
+                   static_cast<std::size_t>(std::max<Position>(0, room))});
+}
+
+void SimBackend::execute(const RowRun& run, std::size_t verified, SimStep& step) {
+  Sequence& sequence = sequences_.at(run.sequence.value);
+  sequence.in_step = true;
+  std::optional<Answer> before = std::exchange(sequence.answer, std::nullopt);
+  RunResult& result = step.result.runs.emplace_back();
+  result.first = result.end = sequence.tokens();
+  if (run.tokens.empty()) {
+    result.ended = true;
+    step.answers.emplace_back(run.sequence, std::move(before));
     return;
   }
-  const Position end = run.first + run.rows();
-  if (const Position kept = std::max(run.first, run.decoder_floor); kept < end) {
-    sequence.kept.add(kept, end - kept);
+  const auto drafts = before ? std::span<const TokenId>(before->drafts).first(verified)
+                             : std::span<const TokenId>();
+  step.answers.emplace_back(run.sequence, compute(run, drafts, result));
+  step.rows += run.rows() + result.verified;
+  step.drafted += run.drafts && run.sample && model_.drafts > 0 ? 1 : 0;
+}
+
+// The run's rows and those of drafts, what is drawn behind them, and what is left of them.
+std::optional<SimBackend::Answer> SimBackend::compute(const RowRun& run,
+                                                      std::span<const TokenId> drafts,
+                                                      RunResult& result) {
+  Sequence& sequence = sequences_.at(run.sequence.value);
+  write(run, run.tokens);
+  write(run, drafts);
+  result.verified = static_cast<int>(drafts.size());
+  result.end = end_of(run);
+  std::optional<Answer> answer;
+  if (run.sample) {
+    answer = draw(run, drafts, result);
+    if (run.drafts && !answer->ended) {
+      make_drafts(run, result.end, *answer);
+      result.confidence = answer->confidence;
+    }
   }
-  if (run.finishes_prompt && !sequence.kept.empty()) {
-    sequence.decoder.add(sequence.kept.begin, sequence.kept.end - sequence.kept.begin);
-    sequence.kept = {};
+  sequence.hashes.resize(static_cast<std::size_t>(result.end));
+  sequence.windows.add(run, result.end - result.first);
+  sequence.written = first_written(run, result.end, sequence.written);
+  return answer;
+}
+
+void SimBackend::write(const RowRun& run, std::span<const TokenId> tokens) {
+  Sequence& sequence = sequences_.at(run.sequence.value);
+  for (const TokenId token : tokens) {
+    const Position position = sequence.tokens();
+    if (position >= run.writes_from) {
+      SimHistory history(read(run.blocks, position - 1));
+      add_row(run, model_.window, position, token, history);
+      const std::uint64_t hash = history.hash();
+      std::memcpy(row(run.blocks, position), &hash, sizeof hash);
+    }
+    sequence.hashes.push_back(read(run.blocks, position));
+  }
+  sequence.reached = std::max(sequence.reached, sequence.tokens());
+}
+
+void SimBackend::Windows::add(const RowRun& run, Position count) {
+  encoder.add(run.first, count);
+  if (run.stack == Stack::kAll) {
+    decoder.add(run.first, count);
+    return;
+  }
+  const Position end = run.first + count;
+  if (const Position first = std::max(run.first, run.decoder_floor); first < end) {
+    kept.add(first, end - first);
+  }
+  if (run.finishes_prompt && !kept.empty()) {
+    decoder.add(kept.begin, kept.end - kept.begin);
+    kept = {};
   }
 }
 
-RunResult SimBackend::draw(const RowRun& run) {
-  RunResult result;
-  if (run.sample) {
-    result.token = draw_token(model_,
-                              run.sampling,
-                              run.encoder_floor,
-                              run.decoder_floor,
-                              read(run.blocks, run.first + run.rows() - 1));
-    result.logprob = -1;
-    result.margin = 1;
-    for (int i = 0; i < run.sampling.top_logprobs; ++i) {
-      result.top.push_back({i == 0 ? result.token : neighbour(model_, result.token, i),
-                            -1.0F - static_cast<float>(i)});
+// As long as drafts are what is drawn, one token more; the last is at the result's end.
+SimBackend::Answer SimBackend::draw(const RowRun& run,
+                                    std::span<const TokenId> drafts,
+                                    RunResult& result) {
+  Answer answer{.sampling = run.sampling};
+  for (auto draft = drafts.begin();; ++draft, ++result.end) {
+    result.drawn.push_back(draw_one(run, answer.sampling, result.end));
+    answer.token = result.drawn.back().token;
+    answer.ended =
+        run.rules != nullptr && !run.rules->add(answer.sampling, result.end, answer.token);
+    if (answer.ended || draft == drafts.end() || answer.token != *draft) {
+      break;
     }
   }
-  return result;
+  result.ended = answer.ended;
+  return answer;
+}
+
+DrawnToken SimBackend::draw_one(const RowRun& run, const SampleSpec& sampling, Position position) {
+  const SimHistory history(read(run.blocks, position - 1));
+  DrawnToken drawn;
+  drawn.token = sim_token(model_, sampling, run.encoder_floor, run.decoder_floor, history);
+  drawn.logprob = -1;
+  drawn.margin = 1;
+  for (int i = 0; i < sampling.top_logprobs; ++i) {
+    drawn.top.push_back({i == 0 ? drawn.token : sim_neighbour(model_, drawn.token, i),
+                         -1.0F - static_cast<float>(i)});
+  }
+  return drawn;
+}
+
+// Behind the token drawn for `position`, each as if those before it held.
+void SimBackend::make_drafts(const RowRun& run, Position position, Answer& answer) {
+  SimHistory history(read(run.blocks, position - 1));
+  SampleSpec sampling = answer.sampling;
+  TokenId last = answer.token;
+  for (int place = 0; place < model_.drafts; ++place) {
+    add_row(run, model_.window, position++, last, history);
+    const TokenId truth =
+        sim_token(model_, sampling, run.encoder_floor, run.decoder_floor, history);
+    const SimDraft draft = sim_draft(model_, history, place, truth);
+    answer.drafts.push_back(draft.token);
+    answer.confidence.push_back(draft.confidence);
+    last = draft.token;
+    if (run.rules != nullptr) {
+      run.rules->add(sampling, position, last);
+    }
+  }
 }
 
 StepYield SimBackend::advance(Step& step) {
@@ -446,7 +411,13 @@ Exchange& SimBackend::exchange(Step& step) {
 }
 
 StepResult SimBackend::take(Step& step) {
-  return std::move(static_cast<SimStep&>(step).result);
+  auto& mine = static_cast<SimStep&>(step);
+  for (auto& [id, answer] : mine.answers) {
+    Sequence& sequence = sequences_.at(id.value);
+    sequence.in_step = false;
+    sequence.answer = std::move(answer);
+  }
+  return std::move(mine.result);
 }
 
 }  // namespace shoal::kernels

@@ -1,6 +1,5 @@
-// A device that computes nothing: every token is a hash of (seed, choice, floors, all tokens before
-// it), so an answer built from a wrong history, a wrong block table or somebody else's slot shows
-// at once.
+// A device that computes nothing: its tokens are hashes (sim_model.h), so an answer built from a
+// wrong history, a wrong block table or somebody else's slot shows at once.
 //
 // The KV memory is real: each row of a block holds the hash of all tokens up to it. Rows are
 // chained to, and tokens drawn from, the hash that is read back from the row before; a step that
@@ -8,9 +7,10 @@
 // blocks it takes their rows for its own, as a model would: a foreign one changes all that follows.
 // A tail is refused when its rows do not follow the loaded ones, which a model would not notice.
 // Rows that are computed behind a bounded replay differ from those of a whole run, as a model's do.
+// Rows of drafts are written before it is known which of them stay; windows hold six more than they
+// must for it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -20,24 +20,14 @@
 
 #include "kernels/backend.h"
 #include "kernels/kv_image.h"
+#include "kernels/sim/sim_model.h"
 #include "schemas/ids.h"
 #include "schemas/units.h"
 
 namespace shoal::kernels {
 
-struct SimModel {
-  std::int64_t vocab = 512;  // tokens are drawn from [3, vocab), or from `tokens`
-  Position max_positions = 4096;
-  Position window = 128;
-  std::int64_t eos_period = 0;     // one token in so many is EOS; 0: never
-  int exchanges = 0;               // times each step yields before it is done
-  std::int64_t image_padding = 0;  // bytes an exported sequence carries besides its rows
-  std::vector<TokenId> tokens{};   // ascending: what answers are made of, besides EOS
-  TokenId bos = 0;
-  TokenId eos = 1;
-  // As with a model, an answer at temperature 0 depends on its tokens and floors only.
-  bool greedy = false;
-};
+// A row in the KV memory.
+inline constexpr std::size_t kSimRowBytes = sizeof(std::uint64_t);
 
 // The shape that its backend has.
 ModelShape sim_shape(const SimModel& model);
@@ -46,38 +36,6 @@ struct SimSize {
   std::int64_t blocks = 0;
   std::int64_t sequences = 0;
 };
-
-// Prompt and answer so far, as the rows of the KV memory hold them.
-class SimHistory {
- public:
-  SimHistory() = default;
-
-  explicit SimHistory(std::span<const TokenId> tokens) {
-    for (const TokenId token : tokens) {
-      add(token);
-    }
-  }
-
-  // Behind a row that is known.
-  explicit SimHistory(std::uint64_t row) : hash_(row) {}
-
-  void add(TokenId token);
-  // The first token behind a hit whose windows begin at `encoder_floor`, a window before it (0:
-  // they are whole).
-  void add_behind_hit(TokenId token, Position encoder_floor);
-
-  std::uint64_t hash() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 0;
-};
-
-// What the device answers after `history`: the truth that tests compare with.
-TokenId sim_token(const SimModel& model,
-                  const SampleSpec& sampling,
-                  Position encoder_floor,
-                  Position decoder_floor,
-                  const SimHistory& history);
 
 class SimBackend final : public Backend {
  public:
@@ -127,25 +85,42 @@ class SimBackend final : public Backend {
     }
   };
 
+  // Rows that windows hold besides those that the next row sees.
+  static constexpr Position kWindowSlack = kTailReach - 1;
+  static constexpr char kDropped[] = "a step of it was not taken, so it only starts anew";
   static constexpr Position kNoRows = std::numeric_limits<Position>::max();
+
+  // What each half ran; its windows hold the last of it.
+  struct Windows {
+    Rows encoder{};
+    Rows decoder{};
+    Rows kept{};  // for the decoder half, until the prompt is finished
+
+    void add(const RowRun& run, Position count);
+  };
+
+  // What a run that continues goes on from.
+  struct Answer {
+    TokenId token = -1;     // the last that was drawn; its row is the next
+    SampleSpec sampling{};  // of the token behind it
+    bool ended = false;
+    std::vector<TokenId> drafts{};
+    std::vector<float> confidence{};
+  };
 
   struct Sequence {
     std::vector<std::uint64_t> hashes;  // after each token: what its rows must hold
-    Rows encoder{};                     // that each half ran; its windows hold the last of them
-    Rows decoder{};
-    Position held = 0;           // an import brought no window rows below
-    Rows kept{};                 // for the decoder half, until the prompt is finished
-    Position written = kNoRows;  // the first row whose KV was computed here
+    Windows windows{};
+    Position held = 0;               // an import brought no window rows below
+    Position reached = 0;            // behind the last row that was written, void ones included
+    Position written = kNoRows;      // the first row whose KV was computed here
+    std::optional<Answer> answer{};  // none: its last step drew no token
+    bool in_step = false;            // that was not taken
 
     Position tokens() const { return static_cast<Position>(hashes.size()); }
   };
 
   struct SimStep;
-
-  struct Drawn {
-    SequenceId sequence;
-    TokenId token = -1;
-  };
 
   Result<std::vector<std::byte>> write_image(SequenceId id,
                                              std::span<const BlockId> blocks,
@@ -158,6 +133,8 @@ class SimBackend final : public Backend {
                          const SequenceSpan& span,
                          std::span<const BlockId> blocks,
                          Sequence& sequence);
+  Result<void> prepare(StepPlan& plan);
+  Result<void> resolve(RowRun& run, const Sequence& sequence) const;
   Result<void> check(const RowRun& run, const Sequence& sequence) const;
   Result<void> check_rows(const RowRun& run, const Sequence& sequence) const;
   Result<void> check_windows(const RowRun& run, const Sequence& sequence) const;
@@ -165,16 +142,22 @@ class SimBackend final : public Backend {
   std::byte* row(std::span<const BlockId> blocks, Position position);
   std::uint64_t read(std::span<const BlockId> blocks, Position position);
   void adopt(const RowRun& run, Sequence& sequence);
-  void write(const RowRun& run, Sequence& sequence);
-  Result<RowRun> resolve(RowRun run, Queue queue) const;
-  RunResult draw(const RowRun& run);
+  std::vector<std::size_t> verified(const StepPlan& plan) const;
+  std::size_t most_verified(const RowRun& run) const;
+  void execute(const RowRun& run, std::size_t verified, SimStep& step);
+  std::optional<Answer> compute(const RowRun& run,
+                                std::span<const TokenId> drafts,
+                                RunResult& result);
+  void write(const RowRun& run, std::span<const TokenId> tokens);
+  Answer draw(const RowRun& run, std::span<const TokenId> drafts, RunResult& result);
+  DrawnToken draw_one(const RowRun& run, const SampleSpec& sampling, Position position);
+  void make_drafts(const RowRun& run, Position position, Answer& answer);
 
   SimModel model_;
   ModelShape shape_;
   KvImageFit fit_;
   KvArena arena_;
   std::vector<Sequence> sequences_;
-  std::array<std::vector<Drawn>, kQueueCount> last_;  // what `previous` refers to
 };
 
 }  // namespace shoal::kernels

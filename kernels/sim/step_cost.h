@@ -8,19 +8,18 @@
 
 namespace shoal::kernels {
 
-// A fixed part a step and a part for each of its rows; copies cost the same whatever they carry.
+// A fixed part a step, and parts for each of its rows and for each sequence that it makes drafts
+// for; copies cost the same whatever they carry.
 struct StepCost {
   Nanos step{std::chrono::milliseconds(2)};
   Nanos row{std::chrono::microseconds(50)};
   Nanos copy{std::chrono::milliseconds(1)};
+  Nanos draft{0};
 };
 
-inline Nanos step_time(const StepCost& cost, const StepPlan& plan) {
-  Nanos time = cost.step;
-  for (const RowRun& run : plan.runs) {
-    time += cost.row * run.rows();
-  }
-  return time;
+// Of a step that has begun.
+inline Nanos step_time(const StepCost& cost, const Step& step) {
+  return cost.step + cost.row * step.rows + cost.draft * step.drafted;
 }
 
 }  // namespace shoal::kernels

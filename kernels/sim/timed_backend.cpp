@@ -6,7 +6,10 @@
 namespace shoal::kernels {
 
 struct TimedBackend::TimedStep final : Step {
-  TimedStep(std::unique_ptr<Step> own, Instant when) : step(std::move(own)), due(when) {}
+  TimedStep(std::unique_ptr<Step> own, Instant when) : step(std::move(own)), due(when) {
+    rows = step->rows;
+    drafted = step->drafted;
+  }
 
   std::unique_ptr<Step> step;
   Instant due;
@@ -55,8 +58,9 @@ Result<std::vector<std::byte>> TimedBackend::export_tail(SequenceId id,
 }
 
 Result<std::unique_ptr<Step>> TimedBackend::begin(StepPlan plan) {
-  const Instant due = due_after(step_time(cost_, plan));
+  const Instant began = due_after(Nanos{0});
   TRY(auto step, backend_.begin(std::move(plan)));
+  const Instant due = began + step_time(cost_, *step);
   return std::make_unique<TimedStep>(std::move(step), due);
 }
 

@@ -20,20 +20,24 @@ struct Place {
   std::vector<BlockId> blocks;
 };
 
+Result<StepResult> execute(SimBackend& backend, const RowRun& run) {
+  StepPlan plan;
+  plan.runs = {run};
+  TRY(auto step, backend.begin(std::move(plan)));
+  return backend.take(*step);
+}
+
 Result<StepResult> try_rows(SimBackend& backend,
                             const Place& place,
                             Position first,
                             const std::vector<TokenId>& tokens) {
-  StepPlan plan;
   RowRun run;
   run.sequence = place.sequence;
   run.first = first;
   run.tokens = tokens;
   run.blocks = place.blocks;
   run.sample = true;
-  plan.runs = {run};
-  TRY(auto step, backend.begin(std::move(plan)));
-  return backend.take(*step);
+  return execute(backend, run);
 }
 
 TokenId rows(SimBackend& backend,
@@ -42,7 +46,7 @@ TokenId rows(SimBackend& backend,
              const std::vector<TokenId>& tokens) {
   auto result = try_rows(backend, place, first, tokens);
   REQUIRE_MESSAGE(result.has_value(), result.error().message);
-  return result->runs[0].token;
+  return result->runs[0].drawn.at(0).token;
 }
 
 Place there() {
@@ -114,17 +118,15 @@ TEST_CASE("an image of other rows changes what follows") {
 
 TEST_CASE("a sim sequence with an unfinished prompt is not exported") {
   SimBackend backend({}, {.blocks = 8, .sequences = 8});
-  StepPlan plan;
   RowRun run;
   run.tokens = {9, 9};
   run.blocks = {BlockId{0}};
   run.stack = Stack::kEncoder;
-  plan.runs = {run};
-  REQUIRE(backend.begin(plan).has_value());
+  REQUIRE(execute(backend, run).has_value());
   CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 2).error().code == Code::kInvalid);
-  plan.runs[0].first = 2;
-  plan.runs[0].finishes_prompt = true;
-  REQUIRE(backend.begin(plan).has_value());
+  run.first = 2;
+  run.finishes_prompt = true;
+  REQUIRE(execute(backend, run).has_value());
   CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 4).has_value());
   CHECK(backend.export_sequence(SequenceId{0}, run.blocks, 5).error().code == Code::kInvalid);
   CHECK(backend.export_sequence(SequenceId{0}, {}, 4).error().code == Code::kInvalid);
@@ -196,11 +198,11 @@ TEST_CASE("the sim device goes on from a tail, and shows that of another session
       const auto own = behind_tail(backend, here(), *tail, first);
       REQUIRE(own.has_value());
       const TokenId truth = sim_token(model, {}, 0, 0, SimHistory(all));
-      CHECK(own->runs[0].token == truth);
+      CHECK(own->runs[0].drawn.at(0).token == truth);
       all[3] = 8;
       const auto foreign = behind_tail(backend, other, *tail, first);
       if (first < kBlockTokens) {  // no block is there to compare with
-        CHECK(foreign->runs[0].token != sim_token(model, {}, 0, 0, SimHistory(all)));
+        CHECK(foreign->runs[0].drawn.at(0).token != sim_token(model, {}, 0, 0, SimHistory(all)));
       } else {
         REQUIRE_FALSE(foreign.has_value());
         CHECK(foreign.error().code == Code::kCorrupt);
@@ -217,21 +219,19 @@ TEST_CASE("the sim device misses window rows as a model would") {
   run.stack = Stack::kEncoder;
   run.finishes_prompt = true;
   run.decoder_floor = 72;
-  StepPlan plan;
-  plan.runs = {run};
-  REQUIRE(backend.begin(plan).has_value());
-  plan.runs[0].first = 200;
-  plan.runs[0].tokens = {7};
-  plan.runs[0].stack = Stack::kAll;
-  plan.runs[0].decoder_floor = 71;
-  CHECK(backend.begin(plan).has_value());  // position 73 is the first that it sees
-  plan.runs[0].decoder_floor = 72;
+  REQUIRE(execute(backend, run).has_value());
+  run.first = 200;
+  run.tokens = {7};
+  run.stack = Stack::kAll;
+  run.decoder_floor = 71;
+  CHECK(execute(backend, run).has_value());  // position 73 is the first that it sees
+  run.decoder_floor = 72;
   const auto tail = backend.export_tail(SequenceId{0}, run.blocks, 198);
   REQUIRE(tail.has_value());
-  plan.runs[0].first = 198;
-  CHECK(backend.import_tail(plan.runs[0], *tail).has_value());
-  plan.runs[0].decoder_floor = 71;
-  CHECK(backend.import_tail(plan.runs[0], *tail).error().code == Code::kCorrupt);
+  run.first = 198;
+  CHECK(backend.import_tail(run, *tail).has_value());
+  run.decoder_floor = 71;
+  CHECK(backend.import_tail(run, *tail).error().code == Code::kCorrupt);
 }
 
 TEST_CASE("the rule for a token does not change") {
@@ -267,20 +267,18 @@ TEST_CASE("answers are made of the given tokens and the given end only") {
 
 TEST_CASE("the tokens listed beside a drawn one can be drawn too") {
   SimBackend backend({.tokens = {5, 17, 60}}, {.blocks = 8, .sequences = 8});
-  StepPlan plan;
   RowRun run;
   run.tokens = {9};
   run.blocks = {BlockId{0}};
   run.sample = true;
   run.sampling.top_logprobs = 3;
-  plan.runs = {run};
-  auto step = backend.begin(std::move(plan));
-  REQUIRE(step.has_value());
-  const RunResult result = backend.take(**step).runs[0];
-  REQUIRE(result.top.size() == 3);
-  CHECK(result.top[0].token == result.token);
+  const auto result = execute(backend, run);
+  REQUIRE(result.has_value());
+  const DrawnToken& drawn = result->runs[0].drawn.at(0);
+  REQUIRE(drawn.top.size() == 3);
+  CHECK(drawn.top[0].token == drawn.token);
   std::vector<TokenId> listed;
-  for (const TokenLogprob& other : result.top) {
+  for (const TokenLogprob& other : drawn.top) {
     listed.push_back(other.token);
   }
   std::sort(listed.begin(), listed.end());

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr StepCost kCost{milliseconds(2), microseconds(50), milliseconds(1)};
+constexpr StepCost kCost{milliseconds(2), microseconds(50), milliseconds(1), microseconds(300)};
 
 // Moves when somebody waits, and by `per_look` whenever it is read: work that takes time.
 struct FakeTime {
@@ -47,6 +47,12 @@ struct Timed {
   TimedBackend backend;
 };
 
+// Of an answer that does not end.
+class AnyToken final : public SampleRules {
+ public:
+  bool add(SampleSpec&, Position, TokenId) const override { return true; }
+};
+
 RowRun rows(std::uint32_t sequence, Position first, std::size_t count) {
   RowRun run;
   run.sequence = SequenceId{sequence};
@@ -65,11 +71,37 @@ StepPlan plan_of(std::vector<RowRun> runs) {
 
 }  // namespace
 
-TEST_CASE("a step costs its fixed part and each of its rows") {
-  CHECK(step_time(kCost, plan_of({})) == milliseconds(2));
-  RowRun drawn = rows(1, 5, 0);
-  drawn.previous = 0;  // one row, whose token is not known yet
-  CHECK(step_time(kCost, plan_of({rows(0, 0, 3), drawn})) == microseconds(2200));
+TEST_CASE("a step costs its fixed part, each of its rows and each sequence that gets drafts") {
+  SimBackend backend({.drafts = 5}, {.blocks = 8, .sequences = 8});
+  const auto time = [&backend](std::vector<RowRun> runs) {
+    const auto step = backend.begin(plan_of(std::move(runs)));
+    REQUIRE(step.has_value());
+    backend.take(**step);
+    return step_time(kCost, **step);
+  };
+  CHECK(time({}) == milliseconds(2));
+  RowRun prompt = rows(0, 0, 3);
+  prompt.rules = std::make_shared<AnyToken>();
+  prompt.drafts = true;
+  CHECK(time({prompt, rows(1, 0, 1)}) == microseconds(2000 + 4 * 50 + 300));
+  RowRun next = rows(0, 0, 0);
+  next.continues = true;
+  next.rules = prompt.rules;
+  next.verifies = 3;
+  CHECK(time({next}) == microseconds(2000 + 4 * 50));
+}
+
+TEST_CASE("a timed step says what the step within has, and waits for all of it") {
+  Timed timed({.drafts = 5});
+  RowRun prompt = rows(0, 0, 3);
+  prompt.rules = std::make_shared<AnyToken>();
+  prompt.drafts = true;
+  auto step = timed.backend.begin(plan_of({prompt}));
+  REQUIRE(step.has_value());
+  CHECK((*step)->rows == 3);
+  CHECK((*step)->drafted == 1);
+  CHECK(timed.backend.advance(**step) == StepYield::kDone);
+  CHECK(timed.time.passed() == microseconds(2450));
 }
 
 TEST_CASE("a step ends when its cost has passed, its own work included") {
@@ -115,6 +147,7 @@ TEST_CASE("a copy out and a copy in take their time") {
   auto step = timed.backend.begin(plan_of({rows(0, 0, 3)}));
   REQUIRE(step.has_value());
   timed.backend.advance(**step);
+  timed.backend.take(**step);
   const Nanos before = timed.time.passed();
   const std::vector<BlockId> block{BlockId{0}};
   const auto image = timed.backend.export_sequence(SequenceId{0}, block, 3);
@@ -129,6 +162,7 @@ TEST_CASE("a tail takes the time of a copy on its way out, and is part of a step
   auto step = timed.backend.begin(plan_of({rows(0, 0, 3)}));
   REQUIRE(step.has_value());
   timed.backend.advance(**step);
+  timed.backend.take(**step);
   const Nanos before = timed.time.passed();
   const auto tail = timed.backend.export_tail(SequenceId{0}, std::vector{BlockId{0}}, 3);
   REQUIRE(tail.has_value());
@@ -143,7 +177,7 @@ TEST_CASE("without a clock steps and copies are not waited for") {
   auto step = backend.begin(plan_of({rows(0, 0, 3)}));
   REQUIRE(step.has_value());
   CHECK(backend.advance(**step) == StepYield::kDone);
-  CHECK(backend.take(**step).runs[0].token ==
+  CHECK(backend.take(**step).runs[0].drawn.at(0).token ==
         sim_token({}, {}, 0, 0, SimHistory(std::vector<TokenId>{7, 7, 7})));
 }
 
