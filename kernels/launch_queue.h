@@ -124,6 +124,8 @@ class LaunchedStep {
 
   const StepPlan& plan() const { return launch_.plan; }  // valid before the first advance()
 
+  const Step* step() const { return step_.get(); }  // null: has not begun, or was refused
+
  private:
   Result<std::unique_ptr<Step>> begin(Backend& backend);
   Result<void> load_tails(Backend& backend) const;

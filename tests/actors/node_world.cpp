@@ -88,10 +88,11 @@ class HeldLauncher final : public kernels::Launcher {
   }
 
   void carry_out(kernels::Launch& launch) {
-    const Nanos compute = kernels::step_time(cost_, launch.plan);
     kernels::LaunchedStep step(std::move(launch));
     while (step.advance(backend_) == kernels::StepYield::kNeedsExchange) {
     }
+    const Nanos compute =
+        step.step() == nullptr ? cost_.step : kernels::step_time(cost_, *step.step());
     step.finish(backend_, compute);
   }
 

@@ -287,3 +287,61 @@ TEST_CASE("an exchange may end after its queue was destroyed: nothing is called,
   CHECK(held.use_count() == 1);
   parked({});
 }
+
+namespace {
+
+// Its answers do not end.
+class AnyToken final : public SampleRules {
+ public:
+  bool add(SampleSpec&, Position, TokenId) const override { return true; }
+};
+
+CompletedStep completed(SimBackend& backend, Launch launch) {
+  CompletedStep out;
+  launch.done = [&out](CompletedStep step) { out = std::move(step); };
+  LaunchedStep step(std::move(launch));
+  REQUIRE(step.advance(backend) == StepYield::kDone);
+  step.finish(backend, Nanos{0});
+  REQUIRE(out.result.has_value());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a block is saved by the step that completes it, not by one whose drafts only reached it") {
+  SimBackend backend({.drafts = 5}, {.blocks = 8, .sequences = 8});
+  Launch launch;
+  launch.plan.runs.resize(1);
+  RowRun& run = launch.plan.runs[0];
+  run.tokens = {7, 8, 9};
+  run.blocks = {BlockId{4}, BlockId{2}, BlockId{6}};
+  run.sample = true;
+  run.rules = std::make_shared<AnyToken>();
+  run.drafts = true;
+  launch.fresh = {run.sequence};
+  Position end = completed(backend, launch).result->runs[0].end;
+  launch.fresh.clear();
+  run.tokens.clear();
+  run.continues = true;
+  run.verifies = 5;
+  std::vector<std::byte> block(static_cast<std::size_t>(backend.shape().block_bytes));
+  int reached = 0;
+  while (end < 320) {
+    const auto open = static_cast<std::size_t>(end / kBlockTokens);
+    const Position open_end = static_cast<Position>(open + 1) * kBlockTokens;
+    launch.saves = {{0, run.blocks[open], open_end}, {0, run.blocks[0], open_end - kBlockTokens}};
+    const CompletedStep step = completed(backend, launch);
+    const RunResult& result = step.result->runs[0];
+    REQUIRE(step.saved.size() == 2);
+    CHECK((step.saved[0] != nullptr) == (result.end >= open_end));
+    CHECK(step.saved[1] == nullptr);  // it was complete before
+    if (step.saved[0] != nullptr) {
+      backend.read_block(run.blocks[open], block);
+      CHECK(*step.saved[0] == block);
+    }
+    reached += result.end < open_end && result.first + 1 + result.verified >= open_end ? 1 : 0;
+    end = result.end;
+  }
+  CHECK(reached > 0);
+}

@@ -50,7 +50,8 @@ void Device::start_next() {
       running_ = std::move(queue.front());
       works_since_ = timeline_.now();
       queue.pop_front();
-      timeline_.after(cost_of(*running_) * factor_, [this, alive = alive_] {
+      cost_of_running_ = begin(*running_);
+      timeline_.after(cost_of_running_ * factor_, [this, alive = alive_] {
         if (*alive) {
           due_ = held_;
           if (!held_) {
@@ -70,25 +71,27 @@ void Device::hold(bool held) {
   }
 }
 
-Nanos Device::cost_of(const Work& work) const {
-  const auto* launch = std::get_if<kernels::Launch>(&work);
-  return launch == nullptr ? cost_.copy : kernels::step_time(cost_, launch->plan);
+// A step is computed when it starts, and told of when it is due: what it costs depends on the rows
+// that it then has. Nobody else touches the memory that it works on.
+Nanos Device::begin(Work& work) {
+  auto* launched = std::get_if<kernels::LaunchedStep>(&work);
+  if (launched == nullptr) {
+    return cost_.copy;
+  }
+  while (launched->advance(*backend_) == kernels::StepYield::kNeedsExchange) {
+  }
+  return launched->step() == nullptr ? cost_.step : kernels::step_time(cost_, *launched->step());
 }
 
 void Device::complete() {
   Work work = *std::exchange(running_, std::nullopt);
   const bool fails = failures_ > 0;
   failures_ -= fails ? 1 : 0;
-  std::visit(Overloaded{[&](kernels::Launch& launch) {
+  std::visit(Overloaded{[&](kernels::LaunchedStep& step) {
                           if (fails) {
-                            launch.done({tl::unexpected(broken()), Nanos{0}});
-                            return;
+                            step.discard(broken());
                           }
-                          const Nanos cost = cost_of(work) * factor_;
-                          kernels::LaunchedStep step(std::move(launch));
-                          while (step.advance(*backend_) == kernels::StepYield::kNeedsExchange) {
-                          }
-                          step.finish(*backend_, cost);
+                          step.finish(*backend_, fails ? Nanos{0} : cost_of_running_ * factor_);
                         },
                         [&](auto& copy) {
                           if (fails) {

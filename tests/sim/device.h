@@ -24,7 +24,10 @@ class Device final : public kernels::Launcher {
 
   kernels::Backend& backend() { return *backend_; }
 
-  void launch(kernels::Launch launch) override { add(launch.plan.queue, std::move(launch)); }
+  void launch(kernels::Launch launch) override {
+    const kernels::Queue queue = launch.plan.queue;
+    add(queue, kernels::LaunchedStep(std::move(launch)));
+  }
 
   void copy_out(kernels::KvExport copy) override { add(copy.queue, std::move(copy)); }
 
@@ -47,18 +50,19 @@ class Device final : public kernels::Launcher {
   std::optional<Instant> works_since() const { return running_ ? works_since_ : std::nullopt; }
 
  private:
-  using Work = std::variant<kernels::Launch, kernels::KvExport, kernels::KvImport>;
+  using Work = std::variant<kernels::LaunchedStep, kernels::KvExport, kernels::KvImport>;
 
   void add(kernels::Queue queue, Work work);
   void start_next();
+  Nanos begin(Work& work);
   void complete();
-  Nanos cost_of(const Work& work) const;
 
   Timeline& timeline_;
   std::shared_ptr<kernels::Backend> backend_;
   StepCost cost_;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
   std::optional<Work> running_;
+  Nanos cost_of_running_{0};
   std::optional<Instant> works_since_;
   bool due_ = false;  // `running_` would be complete, but the device is held
   bool held_ = false;
