@@ -61,7 +61,7 @@ Result<kernels::SimModel> sim_model(const Config& config, const Tokenizer& token
 
 kernels::StepCost sim_cost(const Config& config) {
   const auto& sim = config.sim();
-  return {Nanos{sim.step_ns()}, Nanos{sim.row_ns()}, Nanos{sim.copy_ns()}};
+  return {Nanos{sim.step_ns()}, Nanos{sim.row_ns()}, Nanos{sim.copy_ns()}, Nanos{sim.draft_ns()}};
 }
 
 }  // namespace
