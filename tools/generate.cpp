@@ -48,13 +48,14 @@ Result<void> step(kernels::Backend& backend, Answer& answer) {
     return fail(Code::kInternal, "the step waits for experts that nobody runs");
   }
   const kernels::RunResult result = backend.take(*step).runs[0];
-  if (result.token < 0) {
+  if (result.drawn.empty()) {
     return fail(Code::kInternal, "the model gave no usable logits");
   }
   answer.run.first += answer.run.rows();
-  answer.run.tokens = {result.token};
-  answer.tokens.push_back(result.token);
-  answer.margins.push_back(result.margin);
+  const kernels::DrawnToken& drawn = result.drawn.front();
+  answer.run.tokens = {drawn.token};
+  answer.tokens.push_back(drawn.token);
+  answer.margins.push_back(drawn.margin);
   return {};
 }
 

@@ -523,7 +523,7 @@ TEST_CASE(
   for (const auto& [which, result] : came) {
     CHECK(which == kernels::Queue::kPrefill);
     REQUIRE(result.has_value());
-    CHECK(result->runs[0].token == came[0].second->runs[0].token);
+    CHECK(result->runs[0].drawn.at(0).token == came[0].second->runs[0].drawn.at(0).token);
   }
   CHECK(held_back == 1);
   open_now = true;

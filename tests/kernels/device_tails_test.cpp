@@ -77,7 +77,8 @@ RowRun encoder_rows(
 Numbers run_rows(DeviceUnderTest& device, const RowRun& run) {
   auto result = device.step({run});
   REQUIRE_MESSAGE(result.has_value(), result.error().message);
-  return {result->runs[0].token, std::move(result->runs[0].logits)};
+  RunResult& got = result->runs[0];
+  return {got.drawn.empty() ? -1 : got.drawn[0].token, std::move(got.logits)};
 }
 
 // The numbers of four more rows, each with the token drawn before it.

@@ -88,7 +88,7 @@ class DeviceUnderTest {
     const auto result = step({next});
     REQUIRE_MESSAGE(result.has_value(), result.error().message);
     sequence.length += static_cast<Position>(tokens.size());
-    return result->runs[0].token;
+    return result->runs[0].drawn.at(0).token;
   }
 
   // `count` tokens after the prompt, each fed back.

@@ -39,7 +39,7 @@ int follow(ModelRunner& runner, const GoldenAnswer& golden) {
   run.sample = true;
   int compared = 0;
   for (std::size_t i = 0; i < golden.output.size(); ++i) {
-    const TokenId token = runner.execute({run}).runs[0].token;
+    const TokenId token = runner.execute({run}).runs[0].drawn.at(0).token;
     if (golden.margins[i] > kSafeMargin) {
       CAPTURE(i);
       CHECK(token == golden.output[i]);

@@ -178,17 +178,17 @@ TEST_CASE("verify rows equal decode rows and a roll-back leaves the state of pla
   }
 }
 
-TEST_CASE("a decode row may take its token from the previous step of its queue") {
+TEST_CASE("a row may be that of the token which its sequence's last step drew") {
   ModelRunner runner(kTiny);
   const std::vector<TokenId> prompt = random_tokens(16, 20, 3, 500);
   RunningSequence a = runner.open(40);
   RunningSequence b = runner.open(40);
   RowRun first = runner.full_run(a, prompt, WantLogits::kLast);
   first.sample = true;
-  const TokenId token = runner.execute({first}, Queue::kDecode).runs[0].token;
+  const TokenId token = runner.execute({first}, Queue::kDecode).runs[0].drawn.at(0).token;
   a.tokens = prompt;
   RowRun resolved = runner.full_run(a, {}, WantLogits::kLast);
-  resolved.previous = 0;
+  resolved.continues = true;
   const std::vector<float> device_side = runner.execute({resolved}, Queue::kDecode).runs[0].logits;
   runner.full(b, prompt);
   CHECK(runner.full(b, {token}) == device_side);

@@ -302,7 +302,7 @@ void decode_two(ModelRunner& runner, const RunningSequence& slot, Position at) {
   for (int i = 0; i < 2; ++i) {
     RowRun run = runner.full_run(slot, {}, WantLogits::kNone);
     run.first = at + i;
-    run.previous = i == 0 ? -1 : 0;
+    run.continues = i > 0;
     run.tokens.assign(i == 0 ? 1 : 0, 5);
     run.sample = true;
     StepPlan plan;

@@ -100,9 +100,8 @@ class Alone {
     CHECK(step.has_value());
     CHECK(backend_->advance(**step) == kernels::StepYield::kDone);
     next_ = end;
-    const kernels::StepResult result = backend_->take(**step);
-    const std::vector<kernels::DrawnToken>& drawn = result.runs[0].drawn;
-    return drawn.empty() ? -1 : drawn.front().token;
+    const kernels::RunResult result = backend_->take(**step).runs[0];
+    return result.drawn.empty() ? -1 : result.drawn[0].token;
   }
 
   const std::shared_ptr<kernels::Backend> backend_;
