@@ -126,7 +126,7 @@ Result<std::unique_ptr<Step>> SimBackend::begin(StepPlan plan) {
 }
 
 // Nothing is written before all runs are known to be right. Runs that continue are filled in; one
-// whose answer has ended stays without tokens.
+// whose answer has ended, or whose last step was lost, stays without tokens.
 Result<void> SimBackend::prepare(StepPlan& plan) {
   std::set<SequenceId> seen;
   for (RowRun& run : plan.runs) {
@@ -134,7 +134,7 @@ Result<void> SimBackend::prepare(StepPlan& plan) {
     if (!seen.insert(run.sequence).second) {
       return tl::unexpected(broken(run, "appears twice in one step"));
     }
-    if (sequence.in_step) {
+    if (sequence.in_step && !run.continues) {
       return tl::unexpected(broken(run, kDropped));
     }
     TRY_VOID(resolve(run, sequence));
@@ -154,12 +154,9 @@ Result<void> SimBackend::resolve(RowRun& run, const Sequence& sequence) const {
     return {};
   }
   const std::optional<Answer>& answer = sequence.answer;
-  if (!answer) {
-    return tl::unexpected(broken(run, "no token was drawn by the last step of the sequence"));
-  }
   run.first = sequence.tokens();
-  run.sampling = answer->sampling;
-  if (!answer->ended) {
+  if (answer && !answer->ended) {
+    run.sampling = answer->sampling;
     run.tokens = {answer->token};
   }
   return {};
@@ -281,15 +278,14 @@ std::size_t SimBackend::most_verified(const RowRun& run) const {
 
 void SimBackend::execute(const RowRun& run, std::size_t verified, SimStep& step) {
   Sequence& sequence = sequences_.at(run.sequence.value);
-  sequence.in_step = true;
-  std::optional<Answer> before = std::exchange(sequence.answer, std::nullopt);
   RunResult& result = step.result.runs.emplace_back();
   result.first = result.end = sequence.tokens();
   if (run.tokens.empty()) {
-    result.ended = true;
-    step.answers.emplace_back(run.sequence, std::move(before));
+    result.ended = sequence.answer && sequence.answer->ended;
     return;
   }
+  sequence.in_step = true;
+  std::optional<Answer> before = std::exchange(sequence.answer, std::nullopt);
   const auto drafts = before ? std::span<const TokenId>(before->drafts).first(verified)
                              : std::span<const TokenId>();
   step.answers.emplace_back(run.sequence, compute(run, drafts, result));

@@ -86,7 +86,7 @@ class SimBackend final : public Backend {
   };
 
   // Rows that windows hold besides those that the next row sees.
-  static constexpr Position kWindowSlack = kTailReach - 1;
+  static constexpr Position kWindowSlack = 12;  // two steps of a row and five drafts
   static constexpr char kDropped[] = "a step of it was not taken, so it only starts anew";
   static constexpr Position kNoRows = std::numeric_limits<Position>::max();
 

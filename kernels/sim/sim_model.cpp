@@ -2,7 +2,6 @@
 #include "kernels/sim/sim_model.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace shoal::kernels {
 namespace {
@@ -40,31 +39,20 @@ TokenId other(const SimModel& model, TokenId truth, std::uint64_t number) {
   return one != truth ? one : next != truth ? next : model.bos;
 }
 
-struct Chance {
-  int percent = 0;
-  float logit = 0;  // log(p / (1 - p))
-};
+// That a draft holds, in percent: from the least on in equal steps.
+constexpr std::uint64_t kLeastChance = 30;
+constexpr std::uint64_t kChanceStep = 4;
+constexpr std::uint64_t kChances = 18;
 
-constexpr Chance kChances[] = {
-    {30, -0.847298F},
-    {34, -0.663294F},
-    {38, -0.489548F},
-    {42, -0.322773F},
-    {46, -0.160343F},
-    {50, 0.000000F},
-    {54, 0.160343F},
-    {58, 0.322773F},
-    {62, 0.489548F},
-    {66, 0.663294F},
-    {70, 0.847298F},
-    {74, 1.045969F},
-    {78, 1.265666F},
-    {82, 1.516347F},
-    {86, 1.815290F},
-    {90, 2.197225F},
-    {94, 2.751535F},
-    {98, 3.891820F},
-};
+float told_chance(std::uint64_t percent, int power) {
+  double hold = 1;
+  double fall = 1;
+  for (int i = 0; i < power; ++i) {
+    hold *= static_cast<double>(percent) / 100;
+    fall *= static_cast<double>(100 - percent) / 100;
+  }
+  return static_cast<float>(hold / (hold + fall));
+}
 
 }  // namespace
 
@@ -106,11 +94,10 @@ SimDraft sim_draft(const SimModel& model, const SimHistory& history, int place, 
   constexpr std::uint64_t kSalt = 0xD4AF7ULL << 32;  // not what the token itself is drawn with
   const std::uint64_t chosen =
       combine(combine(history.hash(), kSalt), static_cast<std::uint64_t>(place));
-  const Chance& chance = kChances[chosen % std::size(kChances)];
+  const std::uint64_t chance = kLeastChance + kChanceStep * (chosen % kChances);
   const std::uint64_t drawn = mix(chosen);
-  const bool is_right = drawn % 100 < static_cast<std::uint64_t>(chance.percent);
-  return {is_right ? truth : other(model, truth, drawn >> 16),
-          chance.logit * model.confidence_scale};
+  return {drawn % 100 < chance ? truth : other(model, truth, drawn >> 16),
+          told_chance(chance, model.confidence_power)};
 }
 
 TokenId sim_neighbour(const SimModel& model, TokenId token, int rank) {

@@ -25,8 +25,8 @@ struct SimModel {
   TokenId eos = 1;
   // As with a model, an answer at temperature 0 depends on its tokens and floors only.
   bool greedy = false;
-  int drafts = 0;              // made at a time, at most 5; 0: none
-  float confidence_scale = 1;  // times a draft's logit; 1: its chance is what it says
+  int drafts = 0;            // made at a time, at most 5; 0: none
+  int confidence_power = 1;  // of a draft's odds; 1: its chance is what it says
 };
 
 // Prompt and answer so far, as the rows of the KV memory hold them.
@@ -63,7 +63,7 @@ TokenId sim_token(const SimModel& model,
 
 struct SimDraft {
   TokenId token = -1;
-  float confidence = 0;  // logit
+  float confidence = 0;  // its chance, as it is told
 };
 
 // The draft number `place` of its row, behind `history`, to which the device answers `truth`.

@@ -216,8 +216,8 @@ TEST_CASE("as many drafts hold as their confidences say") {
     }
   }
   CHECK(by_confidence.size() > 10);
-  for (const auto& [logit, count] : by_confidence) {
-    const double chance = 1 / (1 + std::exp(-static_cast<double>(logit)));
+  for (const auto& [told, count] : by_confidence) {
+    const auto chance = static_cast<double>(told);
     CAPTURE(chance);
     CHECK(chance > 0.29);
     CHECK(chance < 0.99);
@@ -227,9 +227,9 @@ TEST_CASE("as many drafts hold as their confidences say") {
   }
 }
 
-TEST_CASE("a scale of the confidences changes what drafts promise, not what they are") {
+TEST_CASE("a power of the odds changes what drafts promise, not what they are") {
   SimBackend sober({.drafts = 5}, {.blocks = 8, .sequences = 4});
-  SimBackend proud({.drafts = 5, .confidence_scale = 2}, {.blocks = 8, .sequences = 4});
+  SimBackend proud({.drafts = 5, .confidence_power = 2}, {.blocks = 8, .sequences = 4});
   const auto rules = std::make_shared<const Lengths>(0, 80);
   Answering a(sober, 0, 128);
   Answering b(proud, 0, 128);
@@ -239,7 +239,8 @@ TEST_CASE("a scale of the confidences changes what drafts promise, not what they
   while (!a.last.ended) {
     REQUIRE(a.last.confidence.size() == b.last.confidence.size());
     for (std::size_t k = 0; k < a.last.confidence.size(); ++k) {
-      CHECK(b.last.confidence[k] == 2 * a.last.confidence[k]);
+      const double odds = a.last.confidence[k] / (1 - a.last.confidence[k]);
+      CHECK(b.last.confidence[k] == doctest::Approx(odds * odds / (1 + odds * odds)));
     }
     CHECK(a.go_on().end == b.go_on().end);
   }
