@@ -188,7 +188,7 @@ Result<void> ModelBackend::check_run(const RowRun& run) const {
     return bad_run(run, "the sequence was never reset");
   }
   if (run.tokens.empty()) {
-    return bad_run(run, "has no tokens");
+    return bad_run(run, "needs either tokens or an answer that it continues");
   }
   const Position end = run.first + run.rows();
   if (run.first < 0 || end > shape_.max_positions) {

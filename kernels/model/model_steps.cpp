@@ -30,7 +30,7 @@ Position ModelBackend::room(const RowRun& run) const {
 
 Result<void> ModelBackend::continue_run(RowRun& run) const {
   if (!run.tokens.empty()) {
-    return bad_run(run, "has tokens, and continues");
+    return bad_run(run, "needs either tokens or an answer that it continues");
   }
   if (run.sequence.value >= continuations_.size()) {
     return bad_run(run, "no such slot");

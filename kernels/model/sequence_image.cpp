@@ -10,6 +10,11 @@ namespace {
 
 static_assert(kTailReach <= kRingSlack + 1 && kTailReach <= kRecent - 1);
 
+// Most rows of the last positions in an image: what a start at its end or kTailReach before needs.
+constexpr std::int64_t kImageSlack = kTailReach - 1;  // beyond the window
+constexpr std::int64_t kImagePairs = kTailReach + 1;
+constexpr std::int64_t kImageTokens = kTailReach + kHistoryTokens;
+
 // A row of entries of one source in one block.
 struct Stretch {
   Position begin = 0;  // first position of the block
@@ -63,11 +68,12 @@ Result<void> read_blocks(KvImageReader& in, const SequenceSpan& span, const Sequ
   return {};
 }
 
-// Rows of the last positions: from the first of those that `holds` knows without a gap.
+// Rows of the last positions: from the first of those that `holds` knows without a gap, `most` of
+// them.
 template <class Holds>
-Position first_held(Position tokens, const Holds& holds) {
+Position first_held(Position tokens, std::int64_t most, const Holds& holds) {
   Position first = tokens;
-  while (first > 0 && holds(first - 1)) {
+  while (first > std::max<Position>(0, tokens - most) && holds(first - 1)) {
     --first;
   }
   return first;
@@ -86,7 +92,8 @@ void write_ring(const SequencePlace& from,
                 const WindowRing& ring,
                 Position tokens,
                 KvImageWriter& out) {
-  const Position first = first_held(tokens, [&](Position p) { return ring.holds(p); });
+  const Position first = first_held(
+      tokens, from.config.window + kImageSlack, [&](Position p) { return ring.holds(p); });
   out.integer(first);
   const auto row_bytes = static_cast<std::size_t>(window_row_bytes(from.config.head_dim));
   for (Position p = first; p < tokens; ++p) {
@@ -98,7 +105,7 @@ Result<void> read_ring(KvImageReader& in,
                        const ModelConfig& config,
                        Position end,
                        WindowRing& ring) {
-  TRY(const Position first, read_first(in, config.window + kRingSlack, "window rows"));
+  TRY(const Position first, read_first(in, config.window + kImageSlack, "window rows"));
   const std::int64_t row_bytes = window_row_bytes(config.head_dim);
   TRY(const auto rows, in.bytes((in.tokens() - first) * row_bytes));
   for (Position p = first; p < end; ++p) {
@@ -115,7 +122,8 @@ void write_pairs(const ModelConfig& config,
                  const OpenPair& pairs,
                  Position tokens,
                  KvImageWriter& out) {
-  const Position first = first_held(tokens, [&](Position p) { return pairs.holds(p); });
+  const Position first =
+      first_held(tokens, kImagePairs, [&](Position p) { return pairs.holds(p); });
   out.integer(first);
   const auto dim = static_cast<std::size_t>(config.head_dim);
   for (Position p = first; p < tokens; ++p) {
@@ -128,7 +136,7 @@ Result<void> read_pairs(KvImageReader& in,
                         const ModelConfig& config,
                         Position end,
                         OpenPair& pairs) {
-  TRY(const Position first, read_first(in, kRecent, "open pairs"));
+  TRY(const Position first, read_first(in, kImagePairs, "open pairs"));
   std::vector<float> values(static_cast<std::size_t>(2 * config.head_dim));
   const std::span<std::byte> room = std::as_writable_bytes(std::span(values));
   for (Position p = first; p < in.tokens(); ++p) {
@@ -144,7 +152,8 @@ Result<void> read_pairs(KvImageReader& in,
 void write_recent(const RecentTokens& recent, Position tokens, KvImageWriter& out) {
   TokenId token = 0;
   bool dead = false;
-  const Position first = first_held(tokens, [&](Position p) { return recent.get(p, token, dead); });
+  const Position first =
+      first_held(tokens, kImageTokens, [&](Position p) { return recent.get(p, token, dead); });
   out.integer(first);
   for (Position p = first; p < tokens; ++p) {
     recent.get(p, token, dead);
@@ -157,7 +166,7 @@ Result<void> read_recent(KvImageReader& in,
                          const ModelConfig& config,
                          Position end,
                          RecentTokens& recent) {
-  TRY(const Position first, read_first(in, kRecentTokens, "last tokens"));
+  TRY(const Position first, read_first(in, kImageTokens, "last tokens"));
   for (Position p = first; p < in.tokens(); ++p) {
     TRY(const std::int64_t token, in.integer());
     TRY(const std::int64_t dead, in.integer());
@@ -200,13 +209,13 @@ std::int64_t tail_bytes(const ModelConfig& config, const KvLayout& layout) {
   constexpr std::int64_t kInteger = sizeof(std::int64_t);
   const auto text = static_cast<std::int64_t>(image_layout(config, layout).size());
   const std::int64_t ring =
-      kInteger + (config.window + kRingSlack) * window_row_bytes(config.head_dim);
+      kInteger + (config.window + kImageSlack) * window_row_bytes(config.head_dim);
   const std::int64_t pairs =
-      kInteger + kRecent * 2 * config.head_dim * static_cast<std::int64_t>(sizeof(float));
+      kInteger + kImagePairs * 2 * config.head_dim * static_cast<std::int64_t>(sizeof(float));
   return kHeader + text + layout.block_bytes * (kBlockTokens + kTailReach) / kBlockTokens +
          (config.layers + config.stages) * ring +
          static_cast<std::int64_t>(config.kv_sources.size()) * pairs +
-         kInteger * (1 + 2 * kRecentTokens);
+         kInteger * (1 + 2 * kImageTokens);
 }
 
 Result<void> write_sequence(const SequencePlace& from,

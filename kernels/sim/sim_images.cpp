@@ -34,7 +34,8 @@ Result<std::vector<std::byte>> SimBackend::write_image(SequenceId id,
                     std::to_string(span.tokens) + ": its prompt is not finished up to there");
   }
   TRY_VOID(check_block_table(arena_, blocks, span.tokens));
-  const Position held = sequence.reached - model_.window - kWindowSlack;
+  const Position held =
+      std::max(sequence.reached - kWindowSlack, span.tokens - kTailReach + 1) - model_.window;
   KvImageWriter out(fit_, span.tokens);
   out.integer(sequence.windows.encoder.begin);
   out.integer(sequence.windows.decoder.begin);
