@@ -61,6 +61,7 @@ struct NodeOptions {
   std::int64_t decode_batch = 0;
   std::size_t decode_steps_ahead = 1;  // that are prepared while one runs
   const DecodeRow* decode_policy = &decode_policies().front();
+  const VerifyRow* decode_drafts = nullptr;  // null: none are made
   DecodeMoveCost decode_move{};
   Nanos decode_move_pause{0};  // between two moves
   std::size_t decode_queue = 0;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "actors/policy/cost_fit.h"
+#include "actors/policy/draft_control.h"
+#include "actors/step_drafts.h"
 
 namespace shoal {
 namespace {
@@ -67,6 +69,7 @@ struct DecodeGroup {
   Instant idle_since{};        // the end of the last step that was over
   std::int64_t grown_ppm = 0;  // tokens that an answer got since the start, in the mean, millionths
   std::optional<CostFit> fit;
+  std::optional<DraftControl> drafts;
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -85,6 +88,9 @@ struct DecodeGroup {
   bool take_memory(const JoinDecode& message, KvLeasePtr& kv);
   void run_steps();
   bool launch_step();
+  DecodeStep order(std::uint32_t rank,
+                   const std::vector<AttemptKey>& rows,
+                   const std::shared_ptr<const DraftPlan>& plan) const;
   void finish_step(const Flight& flight);
 
   std::int64_t grown() const { return grown_ppm / 1'000'000; }
@@ -102,6 +108,8 @@ void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
   ranks.resize(seat.node->devices.size());
   fit.emplace(seat.node->options.decode_cost);
+  const bool makes_drafts = seat.node->devices.front().backend->shape().drafts > 0;
+  drafts.emplace(makes_drafts ? seat.node->options.decode_drafts : nullptr);
 }
 
 const DecodeBalancerActor& DecodeGroup::balancer_of(const Placement& placement) const {
@@ -259,13 +267,30 @@ bool DecodeGroup::launch_step() {
     return false;
   }
   ++step.value;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
+  std::vector<std::int64_t> requests;
+  for (const Flight::OfRank& rank : flight.ranks) {
+    requests.push_back(std::ssize(rank.rows));
+  }
+  const auto plan = std::make_shared<const DraftPlan>(drafts->plan(requests));
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     if (flight.ranks[r].awaited) {
-      notify(ranks[r].worker, DecodeStep{ranks[r].epoch, step, flight.ranks[r].rows});
+      notify(ranks[r].worker, order(r, flight.ranks[r].rows, plan));
     }
   }
   flights.push_back(std::move(flight));
   return true;
+}
+
+DecodeStep DecodeGroup::order(std::uint32_t rank,
+                              const std::vector<AttemptKey>& rows,
+                              const std::shared_ptr<const DraftPlan>& plan) const {
+  DecodeStep order{ranks[rank].epoch, step, rows, plan->makes_drafts};
+  if (plan->verifies) {
+    order.verifies = plan->sizes.most_drafts;
+    order.fill = draft_fill(
+        *seat.node->options.decode_drafts, {plan, &plan->sizes}, rank, drafts->temperatures());
+  }
+  return order;
 }
 
 void DecodeGroup::step_done(const DecodeStepDone& message) {
@@ -315,7 +340,9 @@ void DecodeGroup::finish_step(const Flight& flight) {
   std::int64_t drawn = 0;
   std::int64_t answers = 0;
   const DecodeStepDone* slowest = &flight.ranks.front().done;
+  std::vector<RankDrafts> became;
   for (const Flight::OfRank& rank : flight.ranks) {
+    became.push_back(rank_drafts(rank.done.tally, rank.done.compute, drafts->temperatures()));
     drawn += rank.done.tally.drawn;
     answers += rank.done.tally.work.rows;
     slowest = rank.done.compute > slowest->compute ? &rank.done : slowest;
@@ -326,6 +353,8 @@ void DecodeGroup::finish_step(const Flight& flight) {
   fit->add(slowest->tally.work, slowest->compute);
   NodeMetrics& metrics = seat.node->metrics;
   metrics.decode_cost.set(*fit);
+  drafts->add(became);
+  metrics.drafts.set(drafts->figures());
   const Instant now = seat.node->now();
   metrics.decode_turnaround_ns += (now - std::max(flight.started, idle_since)).count();
   idle_since = now;

@@ -13,10 +13,11 @@
 namespace shoal {
 namespace {
 
-Confidences first_of(const std::vector<float>& drafted) {
-  Confidences confidence{};
-  std::copy_n(drafted.begin(), std::min(drafted.size(), confidence.size()), confidence.begin());
-  return confidence;
+DraftsMade drafts_made(const std::vector<float>& confidence) {
+  DraftsMade made;
+  made.drafts = static_cast<int>(std::min(confidence.size(), made.confidence.size()));
+  std::copy_n(confidence.begin(), made.drafts, made.confidence.begin());
+  return made;
 }
 
 }  // namespace
@@ -65,16 +66,14 @@ void add_to(StepTally& tally, DecodeSequence& sequence, const kernels::RunResult
   tally.rows += 1 + result.verified;
   tally.drawn += std::ssize(result.drawn);
   if (result.verified > 0) {
-    tally.outcomes.push_back(
-        {first_of(sequence.drafted),
-         std::min(result.verified, kMostDrafts),
-         std::min<int>(static_cast<int>(result.drawn.size()) - 1, kMostDrafts)});
+    const auto accepted = static_cast<int>(result.drawn.size()) - 1;
+    tally.outcomes.push_back({sequence.drafted.confidence, result.verified, accepted});
   }
-  if (!result.confidence.empty()) {
+  sequence.drafted = drafts_made(result.confidence);
+  if (sequence.drafted.drafts > 0) {
     ++tally.drafted;
-    tally.made.push_back(first_of(result.confidence));
+    tally.made.push_back(sequence.drafted);
   }
-  sequence.drafted = result.confidence;
 }
 
 std::optional<SavedBlock> extend_over(DecodeSequence& sequence,

@@ -15,8 +15,8 @@ namespace shoal {
 struct DecodeSequence {
   Handover at;
   std::shared_ptr<const kernels::SampleRules> rules;
-  bool runs_on = false;          // the device had a step of it, and knows how it goes on
-  std::vector<float> drafted{};  // confidences of the drafts that the last step made
+  bool runs_on = false;  // the device had a step of it, and knows how it goes on
+  DraftsMade drafted{};  // by the last step
 };
 
 DecodeSequence decode_sequence(Handover handover);

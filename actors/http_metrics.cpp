@@ -176,10 +176,11 @@ std::string HttpMetrics::text(std::string_view model) const {
                "counter",
                "Prompt tokens of started answers.",
                prompt_tokens);
-  page.single("shoal_cached_prompt_tokens_total",
-              "counter",
-              "Prompt tokens whose KV came from the store or a tail; windows behind them may run again.",
-              cached_tokens);
+  page.single(
+      "shoal_cached_prompt_tokens_total",
+      "counter",
+      "Prompt tokens whose KV came from the store or a tail; windows behind them may run again.",
+      cached_tokens);
   page.aliased("shoal_generation_tokens_total",
                "vllm:generation_tokens_total",
                "counter",

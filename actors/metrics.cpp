@@ -88,6 +88,19 @@ void CostMetrics::set(const CostFit& fit) {
   deep_pair_fs = k.deep_pair_fs;
 }
 
+void DraftMetrics::set(const DraftFigures& figures) {
+  const auto ppm = [](double value) { return static_cast<std::int64_t>(value * 1e6); };
+  for (std::size_t place = 0; place < verified.size(); ++place) {
+    verified[place] = figures.verified[place];
+    accepted[place] = figures.accepted[place];
+  }
+  steps = figures.drafted;
+  error_said_ppm = ppm(figures.error_as_said);
+  error_tempered_ppm = ppm(figures.error_tempered);
+  expected_gain_ppm = ppm(figures.expected_gain);
+  true_gain_ppm = ppm(figures.true_gain);
+}
+
 int kv_age(std::int64_t milliseconds) {
   const std::int64_t seconds = milliseconds / 1000;
   return seconds < 60 ? 0 : seconds < 3600 ? 1 : seconds < 86400 ? 2 : 3;
@@ -237,6 +250,50 @@ void append_demand(const NodeMetrics& metrics, std::string& out) {
                out);
 }
 
+void append_places(std::string_view name,
+                   std::string_view help,
+                   const std::array<DraftMetrics::Value, kMostDrafts>& values,
+                   std::string& out) {
+  append_head(out, name, "counter", help);
+  for (std::size_t place = 0; place < values.size(); ++place) {
+    append_value(out, name, "{place=\"" + std::to_string(place + 1) + "\"}", values[place]);
+  }
+}
+
+void append_drafts(const DraftMetrics& drafts, std::string& out) {
+  append_places("shoal_drafts_verified_total", "Drafts verified, by place.", drafts.verified, out);
+  append_places("shoal_drafts_accepted_total", "Of those, accepted.", drafts.accepted, out);
+
+  struct Said {
+    std::string_view name;
+    std::string_view kind;
+    std::string_view help;
+    const DraftMetrics::Value& value;
+  };
+
+  for (const Said& said :
+       {Said{"shoal_drafts_steps_total", "counter", "Steps that made drafts.", drafts.steps},
+        Said{"shoal_drafts_error_said_ppm",
+             "gauge",
+             "Calibration error of the confidence head.",
+             drafts.error_said_ppm},
+        Said{"shoal_drafts_error_tempered_ppm",
+             "gauge",
+             "The same by the temperatures in force.",
+             drafts.error_tempered_ppm},
+        Said{"shoal_drafts_expected_gain_ppm",
+             "gauge",
+             "Tokens a second with drafts over those without, by confidences.",
+             drafts.expected_gain_ppm},
+        Said{"shoal_drafts_gain_ppm",
+             "gauge",
+             "The same by what was accepted.",
+             drafts.true_gain_ppm}}) {
+    append_head(out, said.name, said.kind, said.help);
+    append_value(out, said.name, "", said.value);
+  }
+}
+
 std::string NodeMetrics::text() const {
   std::string out;
   for (const Row& row : kRows) {
@@ -245,6 +302,7 @@ std::string NodeMetrics::text() const {
   }
   append_costs(prefill_cost, "prefill", out);
   append_costs(decode_cost, "decode", out);
+  append_drafts(drafts, out);
   append_hits(kv_hits, out);
   append_demand(*this, out);
   append_head(out, "shoal_attempts_failed_total", "counter", "Attempts that failed, by reason.");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "actors/policy/cost_fit.h"
+#include "actors/policy/draft_control.h"
 #include "actors/policy/prefill_balancer.h"
 #include "actors/policy/service_demand.h"
 #include "schemas/kv_record.h"
@@ -41,6 +42,21 @@ struct CostMetrics {
   Value pair_fs{0};
   Value deep_row_ps{0};
   Value deep_pair_fs{0};
+};
+
+// What a decode group made of drafts: see policy/draft_control.h. Gauges, but for the counts.
+struct DraftMetrics {
+  using Value = std::atomic<std::int64_t>;
+
+  void set(const DraftFigures& figures);
+
+  std::array<Value, kMostDrafts> verified{};  // by place
+  std::array<Value, kMostDrafts> accepted{};
+  Value steps{0};  // that made drafts
+  Value error_said_ppm{0};
+  Value error_tempered_ppm{0};
+  Value expected_gain_ppm{0};
+  Value true_gain_ppm{0};
 };
 
 // What the autoscaler last decided of a role; gauges, zero on other nodes than its own.
@@ -92,6 +108,7 @@ struct NodeMetrics {
   // What its steps cost.
   CostMetrics prefill_cost;
   CostMetrics decode_cost;
+  DraftMetrics drafts;
 
   // The KV store.
   std::array<std::array<std::array<Value, kKvAges>, kProvenances>, kKvTiers> kv_hits{};

@@ -114,6 +114,7 @@ NodeOptions node_options(const Config& config) {
   options.prefill_queue = static_cast<std::size_t>(prefill.queue());
   options.prefill_group_queue = prefill.group_queue();
   options.decode_batch = decode.max_batch();
+  options.decode_drafts = find_row(verify_policies(), decode.drafts());
   options.decode_steps_ahead = static_cast<std::size_t>(decode.steps_ahead());
   options.decode_policy = find_row(decode_policies(), decode.policy());
   options.decode_move_pause = milliseconds(decode.move_pause_ms());

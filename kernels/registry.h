@@ -33,6 +33,7 @@ struct DeviceConfig {
   int threads = 1;                       // compute pool, the advancing thread included
   std::int64_t kv_blocks = 0;            // ceiling, blocks of kBlockTokens tokens
   std::int64_t sequences = 0;            // ceiling, sequences with state at a time
+  bool drafts = true;                    // false: DSpark stages are not run
   SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
   // False: the device runs its experts itself, inside a step (the exchange row `local`). True:

@@ -8,6 +8,7 @@
 
 #include "actors/codec/model_profile.h"
 #include "actors/codec/tokenizer_utf8.h"
+#include "actors/policy/draft_control.h"
 
 namespace shoal::tools {
 
@@ -56,6 +57,7 @@ Result<kernels::SimModel> sim_model(const Config& config, const Tokenizer& token
   model.bos = profile.bos.id;
   model.eos = profile.eos.id;
   model.greedy = true;
+  model.drafts = config.sim().drafts();
   return model;
 }
 
@@ -74,6 +76,7 @@ Result<DevicePlan> plan_device(const Config& config) {
   device.model = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
   device.threads = compute_threads(config);
   device.sequences = config.kv().sequences();
+  device.drafts = config.decode().drafts() != kNoDrafts;
   device.yields_experts = config.experts().shards() > 0;
   if (device.yields_experts && !kind.reads_model) {
     return fail(Code::kMisconfigured,
