@@ -68,6 +68,8 @@ void add_to(StepTally& tally, DecodeSequence& sequence, const kernels::RunResult
   if (result.verified > 0) {
     const auto accepted = static_cast<int>(result.drawn.size()) - 1;
     tally.outcomes.push_back({sequence.drafted.confidence, result.verified, accepted});
+    sequence.verified += result.verified;
+    sequence.accepted += accepted;
   }
   sequence.drafted = drafts_made(result.confidence);
   if (sequence.drafted.drafts > 0) {

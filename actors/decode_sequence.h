@@ -17,6 +17,9 @@ struct DecodeSequence {
   std::shared_ptr<const kernels::SampleRules> rules;
   bool runs_on = false;  // the device had a step of it, and knows how it goes on
   DraftsMade drafted{};  // by the last step
+  // Drafts of it here.
+  std::int64_t verified = 0;
+  std::int64_t accepted = 0;
 };
 
 DecodeSequence decode_sequence(Handover handover);

@@ -82,6 +82,7 @@ struct DecodeWorker {
                kernels::Launch& launch) const;
   DecodeSequence* row(const Running& step, std::size_t i);
   void read(const Running& step, const kernels::CompletedStep& done, DecodeStepDone& report);
+  void note_drafts(const DecodeSequence& sequence) const;
   void store(const Running& step, const kernels::CompletedStep& done);
   bool advance(Handover& sequence,
                const kernels::RunResult& result,
@@ -350,12 +351,23 @@ void DecodeWorker::read(const Running& step,
     add_to(report.tally, *sequence, done.result->runs[i]);
     if (!advance(sequence->at, done.result->runs[i], batches, ended)) {
       report.ended.push_back(step.rows[i]);
+      note_drafts(*sequence);
       sequences.erase(step.rows[i]);
     }
   }
   batches.send(*seat.wiring);
   for (auto& [placement, answer] : ended) {
     notify(seat.router_of(*placement), std::move(answer));
+  }
+}
+
+void DecodeWorker::note_drafts(const DecodeSequence& sequence) const {
+  if (sequence.verified > 0) {
+    seat.node->log.event(LogLevel::kDebug,
+                         "decode.drafts",
+                         {{"request", sequence.at.key().request},
+                          {"verified", sequence.verified},
+                          {"accepted", sequence.accepted}});
   }
 }
 

@@ -24,6 +24,7 @@ constexpr Row kRows[] = {
     {"client_left", "request.cancelled", {"event=client_left"}},
     {"handed_over_again", "request.queued_decode", {"event=decode_lost"}},
     {"answer_moved", "request.queued_decode", {"event=decode_yielded"}},
+    {"drafts_verified", "decode.drafts", {}},
     {"move_given_up", "decode.not_moved", {}},
     {"second_attempt", "request.received", {"attempt=2"}},
     {"third_attempt", "request.received", {"attempt=3"}},

@@ -3,6 +3,7 @@
 #include <array>
 #include <random>
 
+#include "actors/policy/verify_plan.h"
 #include "tests/sim/scenario.h"
 
 namespace shoal::sim {
@@ -91,6 +92,10 @@ scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::str
   if (below(3) > 0) {
     draw_store(scenario, random);
   }
+  config::Decode& decode = *scenario.mutable_config()->mutable_decode();
+  const auto rows = verify_policies();
+  decode.set_drafts(std::string(rows[random() % rows.size()].name));
+  decode.set_steps_ahead(below(4) == 0 ? 0 : 1);
   return scenario;
 }
 

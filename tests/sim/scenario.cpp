@@ -10,6 +10,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
+#include "actors/policy/verify_histogram.h"
 #include "tests/sim/counters.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/invariants.h"
@@ -65,14 +66,16 @@ Result<DeviceModel> model_of(const scenario::Scenario& scenario) {
   const scenario::Device& device = scenario.device();
   DeviceModel model;
   if (!device.model().empty()) {
-    if (device.has_eos_period() || device.has_image_bytes()) {
-      return fail(Code::kMisconfigured,
-                  "device: eos_period and image_bytes are for hashes; leave them out with a model");
+    if (device.has_eos_period() || device.has_image_bytes() || device.has_drafts()) {
+      return fail(
+          Code::kMisconfigured,
+          "device: eos_period, image_bytes and drafts are for hashes; leave them out with a model");
     }
     TRY(model.weights, built_in_model(device.model()));
   }
   model.hashes.eos_period = device.eos_period();
   model.hashes.image_padding = device.image_bytes();
+  model.hashes.drafts = device.drafts();
   if (scenario.workload().has_trace()) {
     model.hashes.max_positions = kTraceContext;
   }
@@ -186,6 +189,7 @@ Result<void> check_sizes(const scenario::Scenario& scenario) {
   constexpr std::int64_t kMost = 1'000'000;
   const scenario::Workload& workload = scenario.workload();
   TRY_VOID(check_range("device.blocks", scenario.device().blocks(), 1, kMost));
+  TRY_VOID(check_range("device.drafts", scenario.device().drafts(), 0, kMostDrafts));
   TRY_VOID(check_range("device.offered_bytes", scenario.device().offered_bytes(), 0, 1LL << 40));
   TRY_VOID(check_range("device.sequences", scenario.device().sequences(), 1, kMost));
   TRY_VOID(check_range("workload.requests", workload.requests(), 0, kMost));
