@@ -34,7 +34,7 @@ class CpuDevice final : public Device {
                  ops(),
                  pool_,
                  *experts_,
-                 BackendLimits{config.kv_blocks, config.sequences, config.drafts},
+                 BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
                  config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
 
   Backend& backend() override { return backend_; }

@@ -11,6 +11,7 @@
 #include "kernels/expert_engine.h"
 #include "kernels/model/checkpoint.h"
 #include "kernels/profiled_ops.h"
+#include "kernels/rejection.h"
 #include "kernels/sim/sim_backend.h"
 #include "kernels/sim/timed_backend.h"
 #include "kernels/sum_precision.h"
@@ -34,6 +35,7 @@ struct DeviceConfig {
   std::int64_t kv_blocks = 0;            // ceiling, blocks of kBlockTokens tokens
   std::int64_t sequences = 0;            // ceiling, sequences with state at a time
   bool drafts = true;                    // false: DSpark stages are not run
+  Acceptance acceptance = Acceptance::kCoupled;
   SumPrecision sums = SumPrecision::kSingle;
   std::function<Instant()> profile_clock;  // set: every operator is timed on it
   // False: the device runs its experts itself, inside a step (the exchange row `local`). True:

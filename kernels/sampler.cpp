@@ -202,13 +202,6 @@ void apply_filters(const SamplerInput& in, std::vector<float>& logits, std::vect
   }
 }
 
-// Uniform on (0, 1), 52 bits and a half.
-double uniform(NoiseStream stream, TokenId token) {
-  const std::uint64_t counter = static_cast<std::uint64_t>(token) + 1;
-  const std::uint64_t bits = mix(stream.start + counter * kIncrement);
-  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-}
-
 double gumbel_of(double u) {
   return -portable::log(-portable::log(u));
 }
@@ -271,6 +264,13 @@ NoiseStream noise_stream(std::uint64_t seed, std::uint32_t choice, std::int64_t 
   return {mix(request + static_cast<std::uint64_t>(position) + kIncrement)};
 }
 
+// 52 bits and a half.
+double uniform(NoiseStream stream, TokenId token) {
+  const std::uint64_t counter = static_cast<std::uint64_t>(token) + 1;
+  const std::uint64_t bits = mix(stream.start + counter * kIncrement);
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+
 double gumbel(NoiseStream stream, TokenId token) {
   return gumbel_of(uniform(stream, token));
 }
@@ -316,7 +316,9 @@ std::optional<Sampled> sample(const SamplerInput& in) {
   Sampled out;
   out.token = best_of(logits);
   out.margin = margin_of(raw);
-  if (in.temperature > 0.0F) {
+  if (in.chosen) {
+    out.token = *in.chosen;
+  } else if (in.temperature > 0.0F) {
     std::vector<float> p;
     apply_filters(in, logits, p);
     out.token = draw(in, logits);

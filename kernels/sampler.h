@@ -36,6 +36,7 @@ struct SamplerInput {
   std::span<const std::pair<TokenId, float>> bias = {};
   std::span<const TokenId> forbidden = {};  // never drawn
   int logprobs = -1;  // -1 = none, 0 = the token's only, n = the n likeliest as well
+  std::optional<TokenId> chosen = {};  // elsewhere: nothing is drawn
 };
 
 struct TokenLogprob {
@@ -69,7 +70,9 @@ struct NoiseStream {
 };
 
 NoiseStream noise_stream(std::uint64_t seed, std::uint32_t choice, std::int64_t position);
-// Standard Gumbel, -log(-log(u)), u uniform on (0, 1) in steps of 2^-52.
+// On (0, 1) in steps of 2^-52.
+double uniform(NoiseStream stream, TokenId token);
+// Standard Gumbel, -log(-log(u)), u of uniform().
 double gumbel(NoiseStream stream, TokenId token);
 
 }  // namespace shoal::kernels

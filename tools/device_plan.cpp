@@ -77,6 +77,8 @@ Result<DevicePlan> plan_device(const Config& config) {
   device.threads = compute_threads(config);
   device.sequences = config.kv().sequences();
   device.drafts = config.decode().drafts() != kNoDrafts;
+  device.acceptance = config.decode().acceptance() == "rejection" ? kernels::Acceptance::kRejection
+                                                                  : kernels::Acceptance::kCoupled;
   device.yields_experts = config.experts().shards() > 0;
   if (device.yields_experts && !kind.reads_model) {
     return fail(Code::kMisconfigured,

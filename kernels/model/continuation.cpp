@@ -8,9 +8,11 @@
 
 namespace shoal::kernels {
 
-std::optional<DrawnToken> draw_token(const SampleSpec& sampling,
-                                     Position position,
-                                     std::span<const float> logits) {
+namespace {
+
+SamplerInput sampler_input(const SampleSpec& sampling,
+                           Position position,
+                           std::span<const float> logits) {
   SamplerInput in;
   in.logits = logits;
   in.temperature = sampling.temperature;
@@ -27,58 +29,66 @@ std::optional<DrawnToken> draw_token(const SampleSpec& sampling,
   in.bias = sampling.bias;
   in.forbidden = sampling.forbidden;
   in.logprobs = sampling.top_logprobs;
-  auto sampled = sample(in);
-  if (!sampled) {
-    return std::nullopt;
-  }
-  return DrawnToken{sampled->token, sampled->logprob, sampled->margin, std::move(sampled->top)};
+  return in;
 }
+
+}  // namespace
 
 std::vector<DrawnToken> draw_tokens(const RowRun& run,
                                     Position position,
                                     std::span<const float> logits,
                                     std::int64_t vocab,
+                                    Acceptance acceptance,
                                     Continuation& next) {
   const std::vector<TokenId> drafts = std::exchange(next.drafts, {});
+  const auto draft_p = std::exchange(next.draft_p, {});
   next.confidence = {};
   std::vector<DrawnToken> drawn;
-  for (auto row = static_cast<std::size_t>(vocab); logits.size() >= row;
+  for (const auto row = static_cast<std::size_t>(vocab); logits.size() >= row;
        logits = logits.subspan(row)) {
-    auto token = draw_token(next.sampling, position, logits.first(row));
+    const std::size_t place = drawn.size();
+    SamplerInput in = sampler_input(next.sampling, position, logits.first(row));
+    if (acceptance == Acceptance::kRejection && place < drafts.size()) {
+      in.chosen = accept_or_draw(in, drafts[place], draft_p[place]);
+    }
+    auto token = sample(in);
     if (!token) {
       break;
     }
-    const bool held = drawn.size() < drafts.size() && drafts[drawn.size()] == token->token;
-    next.next = position;
+    drawn.push_back({token->token, token->logprob, token->margin, std::move(token->top)});
+    next.next = position++;
     next.token = token->token;
-    drawn.push_back(*std::move(token));
-    next.ended = run.rules != nullptr && !run.rules->add(next.sampling, position, next.token);
-    if (!held || next.ended) {
+    next.ended = run.rules != nullptr && !run.rules->add(next.sampling, next.next, next.token);
+    if (next.ended || place >= drafts.size() || drafts[place] != next.token) {
       break;
     }
-    ++position;
   }
   return drawn;
 }
 
-DraftChoice::DraftChoice(const SampleRules& rules, const Continuation& next)
+DraftChoice::DraftChoice(const SampleRules& rules, Acceptance acceptance, Continuation& next)
     : rules_(rules),
+      acceptance_(acceptance),
+      next_(next),
       sampling_(next.sampling),
-      position_(next.next + 1) {}
+      position_(next.next + 1) {
+  sampling_.top_logprobs = -1;
+}
 
 TokenId DraftChoice::choose(std::span<const float> logits) {
-  if (ended_) {
-    return -1;
+  const std::optional<TokenId> draft = ended_ ? std::nullopt : draw(logits);
+  ended_ = !draft || !rules_.add(sampling_, position_++, *draft);
+  return draft.value_or(-1);
+}
+
+std::optional<TokenId> DraftChoice::draw(std::span<const float> logits) {
+  const SamplerInput in = sampler_input(sampling_, position_, logits);
+  const auto drawn = sample(in);
+  if (!drawn || acceptance_ == Acceptance::kCoupled) {
+    return drawn ? std::optional(drawn->token) : std::nullopt;
   }
-  sampling_.top_logprobs = -1;
-  const auto draft = draw_token(sampling_, position_, logits);
-  if (!draft) {
-    ended_ = true;
-    return -1;
-  }
-  ended_ = !rules_.add(sampling_, position_, draft->token);
-  ++position_;
-  return draft->token;
+  next_.draft_p.push_back(probabilities(in));
+  return draw_draft(in, next_.draft_p.back());
 }
 
 }  // namespace shoal::kernels

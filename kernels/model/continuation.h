@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/rejection.h"
 #include "schemas/ids.h"
 #include "schemas/units.h"
 
@@ -19,13 +20,9 @@ struct Continuation {
   SampleSpec sampling;  // of the one behind it
   bool ended = false;   // nothing follows
   std::vector<TokenId> drafts{};
-  std::vector<float> confidence{};  // as RunResult's
+  std::vector<float> confidence{};            // as RunResult's
+  std::vector<std::vector<float>> draft_p{};  // [vocab] of each, for rejection
 };
-
-// The token of `position`, from its row of logits. Nothing: none is possible.
-std::optional<DrawnToken> draw_token(const SampleSpec& sampling,
-                                     Position position,
-                                     std::span<const float> logits);
 
 // Draws a token from each row [vocab] of `logits`, the first for `position`, as long as the token
 // is the row's draft; `next` has the drafts, and how the first token is chosen, and then what
@@ -34,20 +31,26 @@ std::vector<DrawnToken> draw_tokens(const RowRun& run,
                                     Position position,
                                     std::span<const float> logits,
                                     std::int64_t vocab,
+                                    Acceptance acceptance,
                                     Continuation& next);
 
-// Chooses drafts as the tokens that they are to be are chosen, with the same noise; none behind one
-// that ends the answer.
+// Chooses drafts of what follows the token of `next`, one behind the other; none behind one that
+// ends the answer. With acceptance coupled, they are drawn with the noise of the tokens that they
+// are to be.
 class DraftChoice {
  public:
-  // Both outlive it.
-  DraftChoice(const SampleRules& rules, const Continuation& next);
+  // Both outlive it. Distributions go to next.draft_p.
+  DraftChoice(const SampleRules& rules, Acceptance acceptance, Continuation& next);
 
   // Below 0: none.
   TokenId choose(std::span<const float> logits);
 
  private:
+  std::optional<TokenId> draw(std::span<const float> logits);
+
   const SampleRules& rules_;
+  const Acceptance acceptance_;
+  Continuation& next_;
   SampleSpec sampling_;
   Position position_;
   bool ended_ = false;

@@ -42,6 +42,7 @@ ModelBackend::ModelBackend(const Model& model,
       arena_(model.config, limits.blocks, limits.sequences),
       graph_(model, ops, pool, arena_, experts),
       drafter_(model, ops, experts),
+      acceptance_(limits.acceptance),
       states_(static_cast<std::size_t>(limits.sequences)),
       continuations_(static_cast<std::size_t>(limits.sequences)) {
   shape_ = model_shape(model.config, std::move(numeric_id));

@@ -26,6 +26,7 @@ struct BackendLimits {
   std::int64_t blocks = 0;     // KV blocks of kBlockTokens tokens
   std::int64_t sequences = 0;  // sequences that hold state at a time
   bool drafts = true;          // false: DSpark stages are not run, and their rings stay empty
+  Acceptance acceptance = Acceptance::kCoupled;
 };
 
 // kInvalid, naming the run.
@@ -115,6 +116,7 @@ class ModelBackend final : public Backend {
   KvArena arena_;
   Graph graph_;
   Drafter drafter_;
+  const Acceptance acceptance_;
   KvImageFit fit_;
   std::vector<std::unique_ptr<SequenceState>> states_;
   std::vector<std::optional<Continuation>> continuations_;  // likewise by sequence; none during a

@@ -196,6 +196,7 @@ RunResult ModelBackend::draw_run(const ModelStep& step, std::size_t run, Continu
                              drawn_for,
                              values.last(static_cast<std::size_t>(samples * shape_.vocab)),
                              shape_.vocab,
+                             acceptance_,
                              next);
   result.ended = next.ended;
   result.end = drawn_for + std::max<Position>(std::ssize(result.drawn) - 1, 0);
@@ -256,7 +257,7 @@ void ModelBackend::choose_drafts(ModelStep& step) const {
   for (std::size_t s = 0; s < drafts.starts.size(); ++s) {
     const std::size_t r = step.drafted_run[s];
     Continuation& next = *step.next[r];
-    DraftChoice choice(*step.plan.runs[r].rules, next);
+    DraftChoice choice(*step.plan.runs[r].rules, acceptance_, next);
     DraftResult made = drafter_.finish(
         drafts, s, [&choice](int, std::span<const float> logits) { return choice.choose(logits); });
     for (const float logit : made.confidence) {
