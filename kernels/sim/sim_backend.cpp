@@ -72,8 +72,8 @@ ModelShape sim_shape(const SimModel& model) {
   shape.layers = kEncoderLayers + kDecoderLayers;
   shape.encoder_layers = kEncoderLayers;
   shape.block_bytes = KvLayout(arena_geometry()).block_bytes;
-  constexpr std::int64_t kHeader = 1024;
   shape.drafts = model.drafts;
+  constexpr std::int64_t kHeader = 1024;
   shape.tail_bytes = kHeader +
                      (kBlockTokens + kTailReach) * static_cast<std::int64_t>(kSimRowBytes) +
                      model.image_padding;
@@ -93,7 +93,7 @@ SimBackend::SimBackend(const SimModel& model, const SimSize& size)
       arena_(arena_geometry(), size.blocks, size.sequences),
       sequences_(static_cast<std::size_t>(size.sequences)) {
   CHECK(shape_.block_bytes >= kBlockTokens * static_cast<std::int64_t>(kSimRowBytes));
-  CHECK(model_.drafts >= 0 && model_.drafts < kWindowSlack);
+  CHECK(model_.drafts >= 0 && 2 * (1 + model_.drafts) <= kWindowSlack);
 }
 
 void SimBackend::reset_sequence(SequenceId id) {

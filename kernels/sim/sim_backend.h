@@ -7,8 +7,8 @@
 // blocks it takes their rows for its own, as a model would: a foreign one changes all that follows.
 // A tail is refused when its rows do not follow the loaded ones, which a model would not notice.
 // Rows that are computed behind a bounded replay differ from those of a whole run, as a model's do.
-// Rows of drafts are written before it is known which of them stay; windows hold six more than they
-// must for it.
+// Rows of drafts are written before it is known which of them stay, so windows hold more rows than
+// the next one sees.
 #pragma once
 
 #include <cstdint>

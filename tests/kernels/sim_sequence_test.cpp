@@ -161,6 +161,24 @@ TEST_CASE("a tail reaches seven rows below its end, whatever was written behind 
   CHECK(most_rejected == 5);
 }
 
+TEST_CASE("a tail of an earlier end reaches as far down as windows do below the last row written") {
+  SimBackend backend({.drafts = 5}, {.blocks = 8, .sequences = 4});
+  Answering one(backend, 0, 256);
+  one.start(prompt(1), std::make_shared<const Lengths>(0, 1000));
+  one.next.verifies = 5;
+  while (one.last.end < 180 || one.last.drawn.size() > 1) {  // all five are void
+    one.go_on();
+  }
+  const Position written = one.last.end + 5;
+  for (Position end = one.last.end - 14; end <= one.last.end; ++end) {
+    for (Position first = end - 8; first <= end; ++first) {
+      CAPTURE(written - first);
+      const bool reaches = first >= written - 13 && first >= end - 7;
+      CHECK(behind_tail(backend, one, end, first, 7).has_value() == reaches);
+    }
+  }
+}
+
 TEST_CASE("a sequence that moves behind rejected rows goes on as if it had stayed") {
   const SimModel model{.drafts = 5};
   const auto rules = std::make_shared<const Lengths>(0, 150);
