@@ -2,6 +2,8 @@
 // operations that IEEE rounds, so the same on every machine.
 #include "actors/policy/verify_temperature.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -21,14 +23,16 @@ struct Run {
   bool accepted = false;
 };
 
-// Mean distance between the chance of a run and how often it was accepted, over bins of the chance.
-double calibration_error(std::span<const Run> runs, int temperature) {
-  std::array<double, kBins> excess{};
-  for (const Run& run : runs) {
-    const float chance = run.before * tempered(run.last, temperature);
-    const auto bin = static_cast<std::size_t>(chance * static_cast<float>(kBins));
-    excess[bin < kBins ? bin : kBins - 1] += chance - (run.accepted ? 1.0 : 0.0);
-  }
+std::size_t bin_of(double chance) {
+  const auto bin =
+      chance > 0 ? static_cast<std::size_t>(chance * static_cast<double>(kBins)) : std::size_t{0};
+  return bin < kBins ? bin : kBins - 1;
+}
+
+// Chances less acceptances of the runs in each bin.
+using Excess = std::array<double, kBins>;
+
+double sum_of(const Excess& excess) {
   double sum = 0;
   for (const double bin : excess) {
     sum += std::abs(bin);
@@ -36,34 +40,93 @@ double calibration_error(std::span<const Run> runs, int temperature) {
   return sum;
 }
 
-int fit_place(std::span<const Run> runs) {
-  int best = 16;
-  double least = calibration_error(runs, best);
-  for (int temperature = kHottest; temperature <= kColdest; ++temperature) {
-    const double error = calibration_error(runs, temperature);
-    if (error < least) {
-      best = temperature;
-      least = error;
+bool is_sure(float confidence) {
+  return !(confidence > 0 && confidence < 1);
+}
+
+double root_of_odds(float confidence) {
+  double root = static_cast<double>(confidence) / (1 - static_cast<double>(confidence));
+  for (int i = 0; i < 4; ++i) {
+    root = std::sqrt(root);
+  }
+  return root;
+}
+
+// All temperatures in one go over the runs: the next power of a root is one product away.
+class ErrorsByTemperature {
+ public:
+  void add(const Run& run) {
+    const double accepted = run.accepted ? 1 : 0;
+    const double root = is_sure(run.last) ? 1 : root_of_odds(run.last);
+    double power = root;
+    for (int n = kHottest; n <= kColdest; ++n) {
+      power *= root;
+      const double last = is_sure(run.last) ? run.last : power / (1 + power);
+      const double chance = run.before * last;
+      excess_[static_cast<std::size_t>(n)][bin_of(chance)] += chance - accepted;
     }
   }
-  return best;
+
+  // Untempered where nothing is better.
+  int best() const {
+    int best = 16;
+    for (int n = kHottest; n <= kColdest; ++n) {
+      best = error(n) < error(best) ? n : best;
+    }
+    return best;
+  }
+
+ private:
+  double error(int n) const { return sum_of(excess_[static_cast<std::size_t>(n)]); }
+
+  std::array<Excess, kColdest + 1> excess_{};
+};
+
+int fit_place(std::span<const Run> runs) {
+  ErrorsByTemperature errors;
+  for (const Run& run : runs) {
+    errors.add(run);
+  }
+  return errors.best();
+}
+
+// Of what is no farther than 700 from 0: a power of two, and the series of the rest.
+double exponential(double x) {
+  constexpr double kLn2High = 0x1.62e42feep-1;  // its products with such powers are exact
+  constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+  const auto two = static_cast<std::int64_t>(x * 0x1.71547652b82fep+0 + (x < 0 ? -0.5 : 0.5));
+  const auto whole = static_cast<double>(two);
+  const double r = (x - whole * kLn2High) - whole * kLn2Low;
+  double sum = 1.0 / 40320;
+  for (const double factor :
+       {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0}) {
+    sum = sum * r + factor;
+  }
+  return sum * std::bit_cast<double>(static_cast<std::uint64_t>(two + 1023) << 52);
 }
 
 }  // namespace
 
 float tempered(float confidence, int temperature) {
-  if (!(confidence > 0 && confidence < 1) || temperature == 16) {
+  if (is_sure(confidence) || temperature == 16) {
     return confidence;
   }
-  double root = static_cast<double>(confidence) / (1 - static_cast<double>(confidence));
-  for (int i = 0; i < 4; ++i) {
-    root = std::sqrt(root);
-  }
+  double root = root_of_odds(confidence);
   double power = 1;
   for (int n = temperature; n > 0; n /= 2) {
     power *= n % 2 == 1 ? root : 1;
     root *= root;
   }
+  return static_cast<float>(power / (1 + power));
+}
+
+float tempered_logit(float logit, int temperature) {
+  constexpr double kFarthest = 88;  // beyond, a float of the chance is 0 or 1
+  if (std::isnan(logit)) {
+    return 0;
+  }
+  const double odds = static_cast<double>(logit) * temperature / 16;
+  const double power = exponential(std::clamp(odds, -kFarthest, kFarthest));
   return static_cast<float>(power / (1 + power));
 }
 
@@ -86,6 +149,27 @@ Temperatures fit_temperatures(std::span<const VerifyOutcome> outcomes) {
     }
   }
   return temperatures;
+}
+
+double calibration_error(std::span<const VerifyOutcome> outcomes,
+                         const Temperatures& temperatures) {
+  std::array<Excess, kMostDrafts> excess{};
+  std::int64_t runs = 0;
+  for (const VerifyOutcome& outcome : outcomes) {
+    double chance = 1;
+    const int verified = std::clamp(outcome.verified, 0, kMostDrafts);
+    for (int drafts = 1; drafts <= verified; ++drafts) {
+      const auto place = static_cast<std::size_t>(drafts - 1);
+      chance *= tempered(outcome.confidence[place], temperatures[place]);
+      excess[place][bin_of(chance)] += chance - (outcome.accepted >= drafts ? 1.0 : 0.0);
+      ++runs;
+    }
+  }
+  double sum = 0;
+  for (const Excess& place : excess) {
+    sum += sum_of(place);
+  }
+  return runs > 0 ? sum / static_cast<double>(runs) : 0;
 }
 
 }  // namespace shoal

@@ -25,7 +25,14 @@ struct VerifyOutcome {
 
 float tempered(float confidence, int temperature);
 
+// The same of what the head says before it is a chance: its logarithm of the odds.
+float tempered_logit(float logit, int temperature);
+
 // A place that was verified less than 200 times stays as the head says.
 Temperatures fit_temperatures(std::span<const VerifyOutcome> outcomes);
+
+// Mean distance between the chance of a run of drafts and how often it was accepted, over 15 bins
+// of the chance and all verified runs; 0 without any.
+double calibration_error(std::span<const VerifyOutcome> outcomes, const Temperatures& temperatures);
 
 }  // namespace shoal

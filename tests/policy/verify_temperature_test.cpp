@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <doctest/doctest.h>
+#include <limits>
 #include <vector>
 
 #include "actors/policy/draw.h"
@@ -62,4 +63,31 @@ TEST_CASE("a true head is left nearly as it is") {
 TEST_CASE("places that were hardly verified keep what the head says") {
   CHECK(fit_temperatures({}) == kUntempered);
   CHECK(fit_temperatures(outcomes(199, 3)) == kUntempered);
+}
+
+TEST_CASE("a logit is bent as its chance is") {
+  for (const int temperature : {2, 16, 40}) {
+    for (const float logit : {-12.0F, -0.7F, 0.0F, 2.5F, 14.0F}) {
+      const double chance = 1 / (1 + std::exp(-static_cast<double>(logit) * temperature / 16));
+      CHECK(tempered_logit(logit, temperature) == doctest::Approx(chance).epsilon(1e-5));
+    }
+  }
+  const float infinite = std::numeric_limits<float>::infinity();
+  CHECK(tempered_logit(infinite, 64) == 1);
+  CHECK(tempered_logit(-infinite, 64) == doctest::Approx(0));
+  CHECK(tempered_logit(std::numeric_limits<float>::quiet_NaN(), 16) == 0);
+}
+
+TEST_CASE("calibration error is how far chances are from what was observed") {
+  // Half of these are accepted; the head says 0.9 of each.
+  std::vector<VerifyOutcome> half;
+  for (int i = 0; i < 100; ++i) {
+    half.push_back({.confidence = {0.9F}, .verified = 1, .accepted = i % 2});
+  }
+  CHECK(calibration_error(half, kUntempered) == doctest::Approx(0.4));
+  CHECK(calibration_error(half, {2, 16, 16, 16, 16}) < 0.1);
+  CHECK(calibration_error({}, kUntempered) == 0);
+  const auto bent = outcomes(20'000, 2);
+  CHECK(calibration_error(bent, fit_temperatures(bent)) < 0.02);
+  CHECK(calibration_error(bent, kUntempered) > 0.05);
 }
