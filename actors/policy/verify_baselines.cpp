@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schemas/check.h"
+
 namespace shoal {
 namespace {
 
@@ -163,21 +165,22 @@ class GreedyPlanner final : public VerifyPlanner {
 class GreedyEarlyPlanner final : public FixedPlanner {
  public:
   VerifyPlan plan(std::span<const DraftHistogram> ranks, const VerifyCosts& costs) override {
-    costs_ = costs;
-    ranks_ = ranks.size();
-    return plan_of(kMostDrafts, ranks, costs);
+    VerifyPlan plan = plan_of(kMostDrafts, ranks, costs);
+    plan.costs = std::make_shared<const VerifyCosts>(costs);
+    return plan;
   }
 
-  void fill(const VerifyPlan& /*plan*/,
+  void fill(const VerifyPlan& plan,
             std::size_t /*rank*/,
             std::span<const DraftedRequest> requests,
             std::span<std::uint8_t> lengths) const override {
+    CHECK(plan.costs != nullptr);
     DraftHistogram current;
     for (DraftedRequest request : requests) {
       request.slack = Nanos{0};
       current.add(request);
     }
-    RankChoice choice(std::ssize(requests), ranks_, costs_);
+    RankChoice choice(std::ssize(requests), plan.tokens.size(), *plan.costs);
     bool gains = true;
     for (std::size_t b = 0; gains && b < current.counts.size(); ++b) {
       for (std::uint32_t i = 0; gains && i < current.counts[b]; ++i) {
@@ -186,10 +189,6 @@ class GreedyEarlyPlanner final : public FixedPlanner {
     }
     fill_by_chance(choice.best_drafts(), requests, lengths);
   }
-
- private:
-  VerifyCosts costs_;
-  std::size_t ranks_ = 0;
 };
 
 }  // namespace

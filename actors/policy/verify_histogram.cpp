@@ -124,6 +124,45 @@ void DraftHistogram::add(const DraftedRequest& request) {
   }
 }
 
+DraftHistogram& DraftHistogram::operator+=(const DraftHistogram& other) {
+  requests += other.requests;
+  owed += other.owed;
+  owed_chance += other.owed_chance;
+  for (std::size_t b = 0; b < counts.size(); ++b) {
+    counts[b] += other.counts[b];
+  }
+  for (std::size_t place = 0; place < by_place.size(); ++place) {
+    by_place[place] += other.by_place[place];
+  }
+  return *this;
+}
+
+// Counts are rounded by their sums from the likeliest on, so that none is lost.
+DraftHistogram scaled(const DraftHistogram& histogram, std::int64_t requests) {
+  if (histogram.requests == requests) {
+    return histogram;
+  }
+  DraftHistogram result{.requests = requests};
+  if (histogram.requests == 0) {
+    return result;
+  }
+  const auto part = [&](std::int64_t count) {
+    return (count * requests + histogram.requests / 2) / histogram.requests;
+  };
+  std::int64_t sum = 0;
+  for (std::size_t b = 0; b < histogram.counts.size(); ++b) {
+    const std::int64_t before = part(sum);
+    sum += histogram.counts[b];
+    result.counts[b] = static_cast<std::uint32_t>(part(sum) - before);
+  }
+  for (std::size_t place = 0; place < result.by_place.size(); ++place) {
+    result.by_place[place] = part(histogram.by_place[place]);
+  }
+  result.owed = part(histogram.owed);
+  result.owed_chance = part(histogram.owed_chance);
+  return result;
+}
+
 void fill_by_chance(std::int64_t room,
                     std::span<const DraftedRequest> requests,
                     std::span<std::uint8_t> lengths) {

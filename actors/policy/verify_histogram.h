@@ -36,7 +36,11 @@ struct DraftHistogram {
   std::int64_t owed_chance = 0;  // sum of their chances
 
   void add(const DraftedRequest& request);
+  DraftHistogram& operator+=(const DraftHistogram& other);
 };
+
+// As of so many requests of the same kind; of none, there is nothing to tell what drafts they have.
+DraftHistogram scaled(const DraftHistogram& histogram, std::int64_t requests);
 
 // Chance of what is in a bucket; the last holds what is too unlikely to count.
 constexpr std::array<std::int64_t, DraftHistogram::kBuckets> bucket_chances() {

@@ -184,7 +184,7 @@ std::unique_ptr<VerifyPlanner> make_group() {
 
 constexpr VerifyRow kRows[] = {
     {"group", "one level for all ranks, by expected tokens and measured times", make_group},
-    {"fixed5", "all drafts", make_all_drafts},
+    {"fixed5", "all drafts, whether they pay or not", make_all_drafts, true},
     {"best_fixed",
      "the same number of every request, by expected tokens and times",
      make_best_fixed},

@@ -69,9 +69,10 @@ struct VerifyPlan {
   std::vector<std::int64_t> tokens;  // a rank: one a request, and its drafts
   int most_drafts = kMostDrafts;     // of each request
   VerifyReason reason = VerifyReason::kRule;
-  std::int64_t level = 0;     // tokens of the fullest rank
-  std::int64_t expected = 0;  // tokens that the step yields, in 1 / kCertain
-  Nanos time{0};              // that it takes
+  std::int64_t level = 0;                      // tokens of the fullest rank
+  std::int64_t expected = 0;                   // tokens that the step yields, in 1 / kCertain
+  Nanos time{0};                               // that it takes
+  std::shared_ptr<const VerifyCosts> costs{};  // for rows that size from current confidences
 };
 
 class VerifyPlanner {
@@ -81,7 +82,8 @@ class VerifyPlanner {
   // Sizes of a step, from confidences of two steps before; one histogram a rank.
   virtual VerifyPlan plan(std::span<const DraftHistogram> ranks, const VerifyCosts& costs) = 0;
 
-  // Drafts to verify of each request of a rank, from current confidences.
+  // Drafts to verify of each request of a rank, from current confidences. Looks at nothing but
+  // these arguments: any planner of the row may fill what another one planned.
   virtual void fill(const VerifyPlan& plan,
                     std::size_t rank,
                     std::span<const DraftedRequest> requests,
@@ -92,6 +94,7 @@ struct VerifyRow {
   std::string_view name;
   std::string_view what;
   std::unique_ptr<VerifyPlanner> (*make)();
+  bool always = false;  // whether drafts pay or not
 };
 
 // The shipped one first.

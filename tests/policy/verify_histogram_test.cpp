@@ -85,3 +85,23 @@ TEST_CASE("confidences that are none count as never or always") {
   CHECK(histogram.counts.back() == 10);
   CHECK(histogram.counts.front() == 5);
 }
+
+TEST_CASE("a histogram of some requests stands for more or fewer of them") {
+  DraftHistogram three;
+  three.add(request(0.9F));
+  three.add(request(0.5F));
+  three.add(request(0.1F, Nanos{-1}));
+  const DraftHistogram six = scaled(three, 6);
+  CHECK(six.requests == 6);
+  CHECK(six.owed == 10);
+  CHECK(std::accumulate(six.counts.begin(), six.counts.end(), 0) == 20);
+  CHECK(six.by_place[0] == 2 * three.by_place[0]);
+  CHECK(six.counts[32] == 2);  // of 0.5
+  const DraftHistogram one = scaled(three, 1);
+  CHECK(std::accumulate(one.counts.begin(), one.counts.end(), 0) == 3);
+  CHECK(scaled(three, 0).owed == 0);
+  CHECK(scaled(DraftHistogram{}, 4).requests == 4);
+  three += six;
+  CHECK(three.requests == 9);
+  CHECK(three.owed == 15);
+}
