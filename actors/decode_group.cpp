@@ -294,8 +294,10 @@ DecodeStep DecodeGroup::order(std::uint32_t rank,
 }
 
 void DecodeGroup::step_done(const DecodeStepDone& message) {
-  const auto flight = std::find_if(
-      flights.begin(), flights.end(), [&](const Flight& f) { return f.step == message.step; });
+  const auto flight =
+      std::find_if(flights.begin(), flights.end(), [step = message.step](const Flight& f) {
+        return f.step == step;
+      });
   if (message.epoch != ranks.at(message.rank).epoch || flight == flights.end() ||
       !flight->ranks[message.rank].awaited) {
     return;
@@ -313,7 +315,7 @@ void DecodeGroup::step_done(const DecodeStepDone& message) {
 void DecodeGroup::end_answers(std::deque<Flight>::iterator flight, std::uint32_t rank) {
   std::vector<AttemptKey> ended = std::move(flight->ranks[rank].ended);
   for (const AttemptKey& key : flight->ranks[rank].done.ended) {
-    const auto later = std::find_if(flight + 1, flights.end(), [&](const Flight& f) {
+    const auto later = std::find_if(flight + 1, flights.end(), [&key, rank](const Flight& f) {
       return std::binary_search(f.ranks[rank].rows.begin(), f.ranks[rank].rows.end(), key);
     });
     if (later == flights.end()) {

@@ -13,8 +13,8 @@
 namespace shoal {
 namespace {
 
-DraftsMade drafts_made(const std::vector<float>& confidence) {
-  DraftsMade made;
+DraftedRequest drafts_made(const std::vector<float>& confidence) {
+  DraftedRequest made;
   made.drafts = static_cast<int>(std::min(confidence.size(), made.confidence.size()));
   std::copy_n(confidence.begin(), made.drafts, made.confidence.begin());
   return made;

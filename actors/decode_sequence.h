@@ -15,8 +15,8 @@ namespace shoal {
 struct DecodeSequence {
   Handover at;
   std::shared_ptr<const kernels::SampleRules> rules;
-  bool runs_on = false;  // the device had a step of it, and knows how it goes on
-  DraftsMade drafted{};  // by the last step
+  bool runs_on = false;                 // the device had a step of it, and knows how it goes on
+  DraftedRequest drafted{.drafts = 0};  // by the last step, as the head says
   // Drafts of it here.
   std::int64_t verified = 0;
   std::int64_t accepted = 0;

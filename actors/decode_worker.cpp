@@ -203,8 +203,10 @@ void DecodeWorker::release(const ReleaseAttempt& message) {
 
 // Its group plans no further step with it.
 void DecodeWorker::move(const MoveDecode& message) {
-  const auto last = std::find_if(
-      running.rbegin(), running.rend(), [&](const Running& step) { return step.has(message.key); });
+  const auto last =
+      std::find_if(running.rbegin(), running.rend(), [&key = message.key](const Running& step) {
+        return step.has(key);
+      });
   if (last != running.rend()) {
     last->yields.push_back(message.key);
   } else {

@@ -98,19 +98,13 @@ struct Handover {
   AttemptKey key() const { return placement->key(); }
 };
 
-// As the head says.
-struct DraftsMade {
-  Confidences confidence{};
-  int drafts = 0;
-};
-
 // What a rank's decode step came to.
 struct StepTally {
-  StepWork work;             // of answers, one row each, whether they had drafts or not
-  std::int64_t rows = 0;     // those of drafts included
-  std::int64_t drawn = 0;    // tokens that stay
-  std::int64_t drafted = 0;  // answers for which drafts were made
-  std::vector<DraftsMade> made;         // of those
+  StepWork work;                        // of answers, one row each, whether they had drafts or not
+  std::int64_t rows = 0;                // those of drafts included
+  std::int64_t drawn = 0;               // tokens that stay
+  std::int64_t drafted = 0;             // answers for which drafts were made
+  std::vector<DraftedRequest> made;     // of those, as the head says
   std::vector<VerifyOutcome> outcomes;  // of drafts that were made behind the step before
 };
 

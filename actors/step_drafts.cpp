@@ -22,9 +22,9 @@ class StepFill final : public kernels::DraftFill {
         temperatures_(temperatures) {}
 
   std::vector<int> lengths(std::span<const kernels::DraftedRun> runs) const override {
-    std::vector<SaidDrafts> said;
+    std::vector<DraftedRequest> said;
     for (const kernels::DraftedRun& run : runs) {
-      SaidDrafts& drafts = said.emplace_back();
+      DraftedRequest& drafts = said.emplace_back();
       drafts.drafts = static_cast<int>(std::min(run.confidence.size(), drafts.confidence.size()));
       std::copy_n(run.confidence.begin(), drafts.drafts, drafts.confidence.begin());
     }
@@ -57,7 +57,7 @@ RankDrafts rank_drafts(const StepTally& tally, Nanos compute, const Temperatures
                     .compute = compute,
                     .outcomes = tally.outcomes};
   for (const DraftsMade& made : tally.made) {
-    drafts.made.add(calibrated({made.confidence, made.drafts}, temperatures));
+    drafts.made.add(calibrated(made, temperatures));
   }
   return drafts;
 }

@@ -5,23 +5,22 @@
 
 namespace shoal {
 
-DraftedRequest calibrated(const SaidDrafts& said, const Temperatures& temperatures) {
-  DraftedRequest request{.drafts = said.drafts, .slack = said.slack};
+DraftedRequest calibrated(DraftedRequest said, const Temperatures& temperatures) {
   for (std::size_t place = 0; place < temperatures.size(); ++place) {
-    request.confidence[place] = tempered_logit(said.logits[place], temperatures[place]);
+    said.confidence[place] = tempered(said.confidence[place], temperatures[place]);
   }
-  return request;
+  return said;
 }
 
 void VerifyFill::lengths(const VerifyPlan& plan,
                          std::size_t rank,
-                         std::span<const SaidDrafts> requests,
+                         std::span<const DraftedRequest> said,
                          const Temperatures& temperatures,
                          std::span<std::uint8_t> lengths) {
   CHECK(rank < plan.tokens.size());
   calibrated_.clear();
-  for (const SaidDrafts& said : requests) {
-    calibrated_.push_back(calibrated(said, temperatures));
+  for (const DraftedRequest& request : said) {
+    calibrated_.push_back(calibrated(request, temperatures));
   }
   planner_->fill(plan, rank, calibrated_, lengths);
 }

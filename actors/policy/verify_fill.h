@@ -2,7 +2,6 @@
 // head says now, made true by the leader's temperatures, fills them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,18 +9,11 @@
 
 #include "actors/policy/verify_plan.h"
 #include "actors/policy/verify_temperature.h"
-#include "schemas/units.h"
 
 namespace shoal {
 
-// Drafts of a request as the head says them.
-struct SaidDrafts {
-  std::array<float, kMostDrafts> logits{};  // of each to be accepted when those before it were
-  int drafts = kMostDrafts;                 // it has so many
-  Nanos slack{0};                           // until its next token is due; below 0: late
-};
-
-DraftedRequest calibrated(const SaidDrafts& said, const Temperatures& temperatures);
+// Of confidences as the head says them.
+DraftedRequest calibrated(DraftedRequest said, const Temperatures& temperatures);
 
 // Belongs to one thread.
 class VerifyFill {
@@ -33,7 +25,7 @@ class VerifyFill {
   // have no more rows than it says for the rank, or one each.
   void lengths(const VerifyPlan& plan,
                std::size_t rank,
-               std::span<const SaidDrafts> requests,
+               std::span<const DraftedRequest> said,
                const Temperatures& temperatures,
                std::span<std::uint8_t> lengths);
 

@@ -3,7 +3,6 @@
 #include "actors/policy/verify_temperature.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -90,21 +89,6 @@ int fit_place(std::span<const Run> runs) {
   return errors.best();
 }
 
-// Of what is no farther than 700 from 0: a power of two, and the series of the rest.
-double exponential(double x) {
-  constexpr double kLn2High = 0x1.62e42feep-1;  // its products with such powers are exact
-  constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-  const auto two = static_cast<std::int64_t>(x * 0x1.71547652b82fep+0 + (x < 0 ? -0.5 : 0.5));
-  const auto whole = static_cast<double>(two);
-  const double r = (x - whole * kLn2High) - whole * kLn2Low;
-  double sum = 1.0 / 40320;
-  for (const double factor :
-       {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0}) {
-    sum = sum * r + factor;
-  }
-  return sum * std::bit_cast<double>(static_cast<std::uint64_t>(two + 1023) << 52);
-}
-
 }  // namespace
 
 float tempered(float confidence, int temperature) {
@@ -117,16 +101,6 @@ float tempered(float confidence, int temperature) {
     power *= n % 2 == 1 ? root : 1;
     root *= root;
   }
-  return static_cast<float>(power / (1 + power));
-}
-
-float tempered_logit(float logit, int temperature) {
-  constexpr double kFarthest = 88;  // beyond, a float of the chance is 0 or 1
-  if (std::isnan(logit)) {
-    return 0;
-  }
-  const double odds = static_cast<double>(logit) * temperature / 16;
-  const double power = exponential(std::clamp(odds, -kFarthest, kFarthest));
   return static_cast<float>(power / (1 + power));
 }
 

@@ -25,9 +25,6 @@ struct VerifyOutcome {
 
 float tempered(float confidence, int temperature);
 
-// The same of what the head says before it is a chance: its logarithm of the odds.
-float tempered_logit(float logit, int temperature);
-
 // A place that was verified less than 200 times stays as the head says.
 Temperatures fit_temperatures(std::span<const VerifyOutcome> outcomes);
 

@@ -1,6 +1,7 @@
 // A step of the model: its plan gets what the device knows, the graph runs the rows, tokens are
 // drawn, drafts that held stay, and new ones are made.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/model/model_backend.h"
@@ -21,6 +22,16 @@ class ModelBackend::ModelStep final : public Step {
   StepResult result;
   Stage stage = Stage::kBegun;
 };
+
+namespace {
+
+// What is no number promises nothing.
+float chance_of(float logit) {
+  const double odds = portable::exp(static_cast<double>(logit));
+  return std::isnan(logit) ? 0.0F : std::isinf(odds) ? 1.0F : static_cast<float>(odds / (1 + odds));
+}
+
+}  // namespace
 
 // Behind which no row of the run can be.
 Position ModelBackend::room(const RowRun& run) const {
@@ -261,7 +272,7 @@ void ModelBackend::choose_drafts(ModelStep& step) const {
     DraftResult made = drafter_.finish(
         drafts, s, [&choice](int, std::span<const float> logits) { return choice.choose(logits); });
     for (const float logit : made.confidence) {
-      next.confidence.push_back(1.0F / (1.0F + static_cast<float>(portable::exp(-logit))));
+      next.confidence.push_back(chance_of(logit));
     }
     step.result.runs[r].confidence = next.confidence;
     next.drafts = std::move(made.tokens);

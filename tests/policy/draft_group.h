@@ -88,7 +88,7 @@ class DraftGroup {
 
  private:
   struct Drafts {
-    SaidDrafts said{.drafts = 0};
+    DraftedRequest said{.drafts = 0};
     std::array<double, kMostDrafts> chances{};
     int acceptable = 0;
   };
@@ -98,7 +98,7 @@ class DraftGroup {
               VerifyFill& fill,
               const Temperatures& temperatures,
               RankDrafts& rank) {
-    std::vector<SaidDrafts> said;
+    std::vector<DraftedRequest> said;
     for (const Drafts& drafts : pending_[r]) {
       said.push_back(drafts.said);
     }
@@ -107,9 +107,7 @@ class DraftGroup {
     for (std::size_t i = 0; i < said.size(); ++i) {
       VerifyOutcome outcome{.verified = lengths[i],
                             .accepted = std::min<int>(lengths[i], pending_[r][i].acceptable)};
-      for (std::size_t j = 0; j < outcome.confidence.size(); ++j) {
-        outcome.confidence[j] = tempered_logit(said[i].logits[j], 16);
-      }
+      outcome.confidence = said[i].confidence;
       rank.rows += outcome.verified;
       tokens_ += outcome.accepted;
       if (outcome.verified > 0) {
@@ -131,7 +129,8 @@ class DraftGroup {
       before = kSurvival[j];
       accepts = accepts && uniform() < chance;
       drafts.acceptable += accepts ? 1 : 0;
-      drafts.said.logits[j] = static_cast<float>(load_.head * std::log(chance / (1 - chance)));
+      const double odds = std::pow(chance / (1 - chance), load_.head);
+      drafts.said.confidence[j] = static_cast<float>(odds / (1 + odds));
     }
   }
 

@@ -10,18 +10,8 @@
 using namespace shoal;
 using namespace shoal::testing;
 
-namespace {
-
-SaidDrafts said(float chance) {
-  SaidDrafts drafts;
-  drafts.logits.fill(std::log(chance / (1 - chance)));
-  return drafts;
-}
-
-}  // namespace
-
-TEST_CASE("logits become chances by the temperatures") {
-  SaidDrafts drafts = said(0.9F);
+TEST_CASE("temperatures make chances of what the head says") {
+  DraftedRequest drafts = request(0.9F);
   drafts.slack = Nanos{-3};
   drafts.drafts = 4;
   const DraftedRequest request = calibrated(drafts, {16, 8, 32, 16, 16});
@@ -39,7 +29,7 @@ TEST_CASE("the likeliest drafts of now fill what was planned for others") {
       row.make()->plan(std::vector{histogram({}), histogram(before)}, costs(200, 20));
   REQUIRE(plan.tokens[1] == 12);
   VerifyFill fill(row);
-  const std::vector now{said(0.2F), said(0.9F), said(0.1F), said(0.8F)};
+  const std::vector now{request(0.2F), request(0.9F), request(0.1F), request(0.8F)};
   std::vector<std::uint8_t> lengths(now.size());
   fill.lengths(plan, 1, now, kUntempered, lengths);
   CHECK(lengths == std::vector<std::uint8_t>{0, 5, 0, 3});
@@ -53,17 +43,10 @@ TEST_CASE("what one planner planned, the fill of another process fills, by any r
   for (const VerifyRow& row : verify_policies()) {
     CAPTURE(row.name);
     const Requests now = drawn(40, random);
-    std::vector<SaidDrafts> heads;
-    for (const DraftedRequest& r : now) {
-      heads.push_back({.logits = {}, .drafts = r.drafts});
-      for (std::size_t j = 0; j < r.confidence.size(); ++j) {
-        heads.back().logits[j] = std::log(r.confidence[j] / (1 - r.confidence[j]));
-      }
-    }
     const auto planner = row.make();
     const VerifyPlan plan = planner->plan(std::vector{histogram(now)}, costs(3'000, 30));
     std::vector<std::uint8_t> filled(now.size());
-    VerifyFill(row).lengths(plan, 0, heads, kUntempered, filled);
+    VerifyFill(row).lengths(plan, 0, now, kUntempered, filled);
     const auto sum = [](const std::vector<std::uint8_t>& lengths) {
       return std::accumulate(lengths.begin(), lengths.end(), 0);
     };

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <doctest/doctest.h>
-#include <limits>
 #include <vector>
 
 #include "actors/policy/draw.h"
@@ -63,19 +62,6 @@ TEST_CASE("a true head is left nearly as it is") {
 TEST_CASE("places that were hardly verified keep what the head says") {
   CHECK(fit_temperatures({}) == kUntempered);
   CHECK(fit_temperatures(outcomes(199, 3)) == kUntempered);
-}
-
-TEST_CASE("a logit is bent as its chance is") {
-  for (const int temperature : {2, 16, 40}) {
-    for (const float logit : {-12.0F, -0.7F, 0.0F, 2.5F, 14.0F}) {
-      const double chance = 1 / (1 + std::exp(-static_cast<double>(logit) * temperature / 16));
-      CHECK(tempered_logit(logit, temperature) == doctest::Approx(chance).epsilon(1e-5));
-    }
-  }
-  const float infinite = std::numeric_limits<float>::infinity();
-  CHECK(tempered_logit(infinite, 64) == 1);
-  CHECK(tempered_logit(-infinite, 64) == doctest::Approx(0));
-  CHECK(tempered_logit(std::numeric_limits<float>::quiet_NaN(), 16) == 0);
 }
 
 TEST_CASE("calibration error is how far chances are from what was observed") {

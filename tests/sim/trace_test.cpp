@@ -199,7 +199,7 @@ TEST_CASE("a session goes on after its gateway died, refused and reset turns inc
   }
   const TraceFile file(text);
   const Outcome outcome = run_scenario(
-      playing(file, "fault { kind: KILL node: 0 at_ms: 250 for_ms: 400 } probes: 0"), {3, false});
+      playing(file, "fault { kind: KILL node: 0 at_ms: 250 for_ms: 400 } probes: 0 device { drafts: 0 }"), {3, false});
   CHECK(outcome.violations.empty());
   CHECK(count_of(outcome, "reset") == 1);
   CHECK(count_of(outcome, "refused") > 0);
