@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/device_port.h"
 #include "actors/front_door.h"
 #include "actors/interfaces.h"
 #include "actors/log.h"
@@ -106,12 +107,6 @@ inline constexpr int kLifeBits = 16;
 constexpr IncarnationId process_of(IncarnationId incarnation) {
   return IncarnationId{incarnation.value >> kLifeBits};
 }
-
-// A device and what its workers share.
-struct DevicePort {
-  kernels::Backend* backend = nullptr;
-  kernels::Launcher* launcher = nullptr;
-};
 
 // The inboxes of the HTTP shards. Written before any submission, read by the gateway.
 class ShardTable {

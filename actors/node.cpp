@@ -304,13 +304,21 @@ class ActorNode final : public Node {
 
   std::string metrics_text() const override {
     NodeMetrics& metrics = context_->metrics;
+    std::int64_t blocks = 0;
+    std::int64_t blocks_free = 0;
+    std::int64_t sequences = 0;
+    std::int64_t sequences_free = 0;
     for (const DevicePort& device : context_->devices) {
       const kernels::KvArena& arena = device.backend->arena();
-      metrics.kv_blocks = arena.blocks();
-      metrics.kv_blocks_free = arena.free_blocks();
-      metrics.kv_sequences = arena.sequences();
-      metrics.kv_sequences_free = arena.free_sequences();
+      blocks += arena.blocks();
+      blocks_free += arena.free_blocks();
+      sequences += arena.sequences();
+      sequences_free += arena.free_sequences();
     }
+    metrics.kv_blocks = blocks;
+    metrics.kv_blocks_free = blocks_free;
+    metrics.kv_sequences = sequences;
+    metrics.kv_sequences_free = sequences_free;
     const transport::BlockStore* store = context_->kv.store;
     return metrics.text() + (store == nullptr ? std::string() : kv_store_text(store->use()));
   }
@@ -400,8 +408,8 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
     return fail(Code::kMisconfigured, "log.level: unknown level \"" + config.log().level() + "\"");
   }
   NodeOptions options = node_options(config);
-  options.kv_blocks = parts.backend != nullptr ? parts.backend->arena().blocks()
-                                               : kv_blocks(config, parts.shape.block_bytes);
+  options.kv_blocks = parts.devices.empty() ? kv_blocks(config, parts.shape.block_bytes)
+                                            : parts.devices.front().backend->arena().blocks();
   options.decode_move = move_cost(config.decode(), parts.shape);
   options.context = context_limit(config, parts.shape, options.kv_blocks);
   if (options.context < 2) {
@@ -412,7 +420,7 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
       .options = std::move(options),
       .shape = parts.shape,
       .roles = kAllRoles,
-      .devices = {},
+      .devices = std::move(parts.devices),
       .now = std::move(parts.clock),
       .log = EventLog(*level, std::move(parts.log)),
       .metrics = {},
@@ -424,13 +432,10 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
       .cluster = {},
       .buffers = 0,
       .kv = std::move(parts.kv)});
-  if (parts.backend != nullptr) {
-    context->devices = {{parts.backend, parts.launcher}};
-  }
   if (parts.cluster) {
     TRY_VOID(join_cluster(config, *std::move(parts.cluster), *context));
   }
-  if (context->roles.has_device() != (parts.backend != nullptr)) {
+  if (context->roles.has_device() == context->devices.empty()) {
     return fail(Code::kInternal, "a node has a device if and only if it prefills or decodes");
   }
   auto runtime = parts.runtime ? std::move(parts.runtime)

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "actors/config.h"
+#include "actors/device_port.h"
 #include "actors/front_door.h"
 #include "actors/kv_names.h"
 #include "actors/link.h"
@@ -44,8 +46,7 @@ struct ClusterParts {
 // Everything outside the actors. All of it outlives the node.
 struct Parts {
   kernels::ModelShape shape;
-  kernels::Backend* backend;              // null: a node without prefill and decode
-  kernels::Launcher* launcher;            // likewise; stopped by Node::shut_down
+  std::vector<DevicePort> devices;        // the ranks, alike; none: no prefill and no decode
   std::function<Instant()> clock;         // monotonic, any thread
   EventLog::Sink log;                     // any thread
   std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured

@@ -56,7 +56,7 @@ RankDrafts rank_drafts(const StepTally& tally, Nanos compute, const Temperatures
                     .drafted = tally.drafted,
                     .compute = compute,
                     .outcomes = tally.outcomes};
-  for (const DraftsMade& made : tally.made) {
+  for (const DraftedRequest& made : tally.made) {
     drafts.made.add(calibrated(made, temperatures));
   }
   return drafts;

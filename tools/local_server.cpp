@@ -98,8 +98,7 @@ Result<void> LocalServer::open_device(const Config& config, DevicePlan plan) {
 
 Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan) {
   Parts parts{.shape = plan.device.shape,
-              .backend = nullptr,
-              .launcher = nullptr,
+              .devices = {},
               .clock = monotonic_now,
               .log = sink_until(silent_),
               .runtime = nullptr,
@@ -107,8 +106,7 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
               .kv = {}};
   if (device_ != nullptr) {
     parts.shape = device_->backend().shape();
-    parts.backend = &device_->backend();
-    parts.launcher = launcher_.get();
+    parts.devices = {{&device_->backend(), launcher_.get()}};
   }
   if (ports_ != nullptr) {
     TRY(std::string model, model_identity(plan.device));

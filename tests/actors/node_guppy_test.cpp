@@ -135,8 +135,7 @@ struct GuppyNode {
     }
     auto built = build_node(options,
                             Parts{device->backend().shape(),
-                                  &device->backend(),
-                                  gate.get(),
+                                  {{&device->backend(), gate.get()}},
                                   clock_now,
                                   [](LogLevel, std::string_view) {},
                                   nullptr,

@@ -30,8 +30,7 @@ struct ThreadedNode {
   ThreadedNode() {
     auto built = build_node(Config(),
                             Parts{backend.shape(),
-                                  &backend,
-                                  &queue,
+                                  {{&backend, &queue}},
                                   clock_now,
                                   [](LogLevel, std::string_view) {},
                                   nullptr,

@@ -131,8 +131,7 @@ World::World(const Setup& setup)
   auto node =
       build_node(config,
                  Parts{backend_.shape(),
-                       &backend_,
-                       launcher_.get(),
+                       {{&backend_, launcher_.get()}},
                        [this] { return now(); },
                        [this](LogLevel, std::string_view line) { events_.emplace_back(line); },
                        runtime_,

@@ -96,6 +96,7 @@ scenario::Scenario drawn_scenario(std::uint64_t seed, const std::vector<std::str
   const auto rows = verify_policies();
   decode.set_drafts(std::string(rows[random() % rows.size()].name));
   decode.set_steps_ahead(below(4) == 0 ? 0 : 1);
+  scenario.mutable_device()->set_ranks(below(3) == 0 ? 2 + below(2) : 1);
   return scenario;
 }
 

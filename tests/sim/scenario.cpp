@@ -96,6 +96,7 @@ WorldSetup setup_of(const scenario::Scenario& scenario, const RunOptions& option
   }
   setup.model = model_of(scenario).value();
   setup.size = {.blocks = scenario.device().blocks(), .sequences = scenario.device().sequences()};
+  setup.ranks = scenario.device().ranks();
   setup.transport.offered = Bytes(scenario.device().offered_bytes());
   setup.cost.step = microseconds(scenario.device().step_us());
   setup.cost.row = microseconds(scenario.device().row_us());
@@ -189,6 +190,7 @@ Result<void> check_sizes(const scenario::Scenario& scenario) {
   constexpr std::int64_t kMost = 1'000'000;
   const scenario::Workload& workload = scenario.workload();
   TRY_VOID(check_range("device.blocks", scenario.device().blocks(), 1, kMost));
+  TRY_VOID(check_range("device.ranks", scenario.device().ranks(), 1, 64));
   TRY_VOID(check_range("device.drafts", scenario.device().drafts(), 0, kMostDrafts));
   TRY_VOID(check_range("device.offered_bytes", scenario.device().offered_bytes(), 0, 1LL << 40));
   TRY_VOID(check_range("device.sequences", scenario.device().sequences(), 1, kMost));

@@ -113,8 +113,7 @@ void World::start(NodeId node) {
   host.clock = life.clock.get();
   life.process = IncarnationId{++processes_};
   Parts parts{.shape = {},
-              .backend = nullptr,
-              .launcher = nullptr,
+              .devices = {},
               .clock = [clock = host.clock] { return clock->now(); },
               .log =
                   [this, node](LogLevel, std::string_view line) {
@@ -124,13 +123,16 @@ void World::start(NodeId node) {
               .runtime = runtime_,
               .cluster = {},
               .kv = {}};
-  life.device =
-      std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost);
-  parts.shape = life.device->backend().shape();
+  for (int rank = 0; rank < setup_.ranks; ++rank) {
+    life.devices.push_back(
+        std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost));
+  }
+  parts.shape = life.devices.front()->backend().shape();
   context_ = std::min<Position>(parts.shape.max_positions, setup_.size.blocks * kBlockTokens);
   if (host.roles.has_device()) {
-    parts.backend = &life.device->backend();
-    parts.launcher = life.device.get();
+    for (const auto& device : life.devices) {
+      parts.devices.push_back({&device->backend(), device.get()});
+    }
   }
   life.links = with_clock(network_.open(node), *host.clock);
   life.transport = with_clock(
@@ -185,7 +187,9 @@ void World::kill(NodeId node) {
   host.away_since = now();
   network_.sever(node);
   fabric_.set_alive(node, life->process, false);
-  life->device->stop();
+  for (const auto& device : life->devices) {
+    device->stop();
+  }
   if (life->disk) {
     life->disk->die();
   }
@@ -217,7 +221,9 @@ void World::pause(NodeId node, bool paused) {
     host.runs_since = now();
   }
   if (host.life) {
-    host.life->device->hold(paused);
+    for (const auto& device : host.life->devices) {
+      device->hold(paused);
+    }
   }
   if (NodeStore* disk = disk_of(node)) {
     disk->stop(paused);
@@ -405,7 +411,9 @@ bool World::run_until_all_over(Nanos limit) {
 
 bool World::memory_is_free() {
   return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
-    return !host.life || host.life->device->memory_is_free();
+    return !host.life || std::all_of(host.life->devices.begin(),
+                                     host.life->devices.end(),
+                                     [](const auto& device) { return device->memory_is_free(); });
   });
 }
 

@@ -41,6 +41,7 @@ struct WorldSetup {
   std::map<NodeId, ModelIdentity> identities{};  // of those that say theirs
   DeviceModel model{};
   kernels::SimSize size{.blocks = 64, .sequences = 8};  // of each device
+  int ranks = 1;                                        // devices of a node
   StepCost cost{};
   transport::TransportLimits transport{};
   StreamLimits stream{};
@@ -181,7 +182,9 @@ class World {
   Node& node(NodeId node) { return *hosts_.at(node.value).life->node; }
 
   // Of a node with a device, or of one with a gateway.
-  Device& device(NodeId node) { return *hosts_.at(node.value).life->device; }
+  Device& device(NodeId node, std::size_t rank = 0) {
+    return *hosts_.at(node.value).life->devices.at(rank);
+  }
 
   testing::Clients& clients(NodeId node) { return *hosts_.at(node.value).life->clients; }
 
@@ -223,7 +226,7 @@ class World {
   // One process.
   struct Life {
     std::unique_ptr<NodeClock> clock;
-    std::unique_ptr<Device> device;
+    std::vector<std::unique_ptr<Device>> devices;
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
     std::unique_ptr<transport::ClusterStore> store;

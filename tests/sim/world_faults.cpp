@@ -67,9 +67,11 @@ void World::end_disturbances() {
     set_mount(NodeId{n}, Mount::kWorks);
     hang_disk(NodeId{n}, false);
     slow_disk(NodeId{n}, Nanos{0});
-    hosts_[n].life->device->hold(false);
-    hosts_[n].life->device->slow_down(1);
-    hosts_[n].life->device->fail_next(0);
+    for (const auto& device : hosts_[n].life->devices) {
+      device->hold(false);
+      device->slow_down(1);
+      device->fail_next(0);
+    }
   }
 }
 
