@@ -59,6 +59,9 @@ class ExpertPlanner {
   // Load of each expert, layer by layer, as a part of its layer's.
   virtual std::vector<double> loads() const = 0;
 
+  // Until the next plan, from now on.
+  void set_steps(double steps) { setup_.costs.steps = steps; }
+
   // One of each layer. `current` has as many; one that does not fit the shape is nothing.
   std::vector<ExpertPlan> plan(std::span<const SlotExperts> current) const;
 
