@@ -21,7 +21,9 @@ struct ExpertDispatcher::Routing {
           split(expert_splits().front().make(
               layer.shape,
               layer.expert_at,
-              std::vector<double>(static_cast<std::size_t>(layer.shape.experts), 1.0))) {}
+              layer.loads.empty()
+                  ? std::vector<double>(static_cast<std::size_t>(layer.shape.experts), 1.0)
+                  : layer.loads)) {}
 
     ExpertShape shape;
     ReplicaIndex replicas;
@@ -41,7 +43,7 @@ struct ExpertDispatcher::Plan {
     std::vector<std::int32_t> slot;   // of each pair, of the rank
   };
 
-  EpochId epoch;
+  std::shared_ptr<const Routing> routing;
   std::vector<Part> ranks;
 };
 
@@ -106,30 +108,43 @@ Result<void> ExpertDispatcher::publish(ExpertPlacementMap map) {
     }
     routing->layers.emplace_back(layer);
   }
+  std::shared_ptr<Routing> old;  // let go without the lock
   const std::lock_guard lock(mutex_);
-  routed_.resize(std::max(routed_.size(), routing->layers.size()));
+  traffic_.resize(std::max(traffic_.size(), routing->layers.size()));
   for (std::size_t i = 0; i < routing->layers.size(); ++i) {
-    routed_[i].resize(static_cast<std::size_t>(routing->layers[i].shape.experts));
+    traffic_[i].experts.resize(static_cast<std::size_t>(routing->layers[i].shape.experts));
+    traffic_[i].ranks.resize(ranks_.size());
   }
-  routing_ = std::move(routing);
+  old = std::exchange(routing_, std::move(routing));
+  before_ = old;
   return {};
+}
+
+bool ExpertDispatcher::is_settled() const {
+  const std::lock_guard lock(mutex_);
+  return before_.expired();
 }
 
 // With a placement published.
 ExpertDispatcher::Plan ExpertDispatcher::plan(const kernels::Exchange& exchange) {
   const std::lock_guard lock(mutex_);
   Routing::Layer& layer = routing_->layers.at(static_cast<std::size_t>(exchange.layer));
-  auto& routed = routed_[static_cast<std::size_t>(exchange.layer)];
+  ExpertTraffic& traffic = traffic_[static_cast<std::size_t>(exchange.layer)];
   const std::int64_t pairs = exchange.rows * exchange.top_k;
   std::vector<std::int32_t> counts(static_cast<std::size_t>(layer.shape.experts));
   for (std::int64_t i = 0; i < pairs; ++i) {
     ++counts[static_cast<std::size_t>(exchange.experts[i])];
   }
-  std::transform(routed.begin(), routed.end(), counts.begin(), routed.begin(), std::plus<>());
+  ++traffic.exchanges;
+  std::transform(traffic.experts.begin(),
+                 traffic.experts.end(),
+                 counts.begin(),
+                 traffic.experts.begin(),
+                 std::plus<>());
   std::vector<std::int32_t> left(static_cast<std::size_t>(layer.shape.all_slots()));
   layer.split->split(counts, left);
 
-  Plan plan{routing_->epoch, std::vector<Plan::Part>(ranks_.size())};
+  Plan plan{routing_, std::vector<Plan::Part>(ranks_.size())};
   for (std::int64_t i = 0; i < pairs; ++i) {
     const auto slots = layer.replicas.slots_of(exchange.experts[i]);
     const std::int32_t slot = *std::ranges::find_if(
@@ -143,6 +158,9 @@ ExpertDispatcher::Plan ExpertDispatcher::plan(const kernels::Exchange& exchange)
     part.row.push_back(static_cast<std::int32_t>(part.rows.size()) - 1);
     part.slot.push_back(slot % layer.shape.slots);
   }
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    traffic.ranks[rank] += std::ssize(plan.ranks[rank].pairs);
+  }
   return plan;
 }
 
@@ -155,8 +173,9 @@ void ExpertDispatcher::run(kernels::Exchange& exchange,
     }
   }
   Plan plan = this->plan(exchange);
+  const EpochId epoch = plan.routing->epoch;
   transport::ExpertExchange::Dispatch dispatch{
-      .epoch = plan.epoch, .deadline = now_() + limit_, .parts = {}};
+      .epoch = epoch, .deadline = now_() + limit_, .parts = {}};
   std::vector<std::vector<std::int64_t>> pairs;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     Plan::Part& part = plan.ranks[rank];
@@ -164,7 +183,7 @@ void ExpertDispatcher::run(kernels::Exchange& exchange,
       continue;
     }
     const transport::ExpertBatchShape shape{.shard = ranks_[rank].shard,
-                                            .epoch = plan.epoch,
+                                            .epoch = epoch,
                                             .layer = exchange.layer,
                                             .dim = exchange.dim,
                                             .rows = static_cast<std::int64_t>(part.rows.size()),
@@ -173,22 +192,33 @@ void ExpertDispatcher::run(kernels::Exchange& exchange,
         {ranks_[rank].node, batch_of(shape, exchange, part.rows, part.pairs, part.row, part.slot)});
     pairs.push_back(std::move(part.pairs));
   }
-  exchange_.dispatch(std::move(dispatch),
-                     [&exchange, pairs = std::move(pairs), complete = std::move(complete)](
-                         Result<std::vector<transport::ExpertOutputs>> outputs) {
-                       if (!outputs) {
-                         return complete(tl::unexpected(std::move(outputs).error()));
-                       }
-                       for (std::size_t i = 0; i < pairs.size(); ++i) {
-                         put_outputs(exchange, pairs[i], (*outputs)[i]);
-                       }
-                       complete({});
-                     });
+  exchange_.dispatch(
+      std::move(dispatch),
+      [&exchange,
+       pairs = std::move(pairs),
+       complete = std::move(complete),
+       routing = std::move(plan.routing)](Result<std::vector<transport::ExpertOutputs>> outputs) {
+        if (!outputs) {
+          return complete(tl::unexpected(std::move(outputs).error()));
+        }
+        for (std::size_t i = 0; i < pairs.size(); ++i) {
+          put_outputs(exchange, pairs[i], (*outputs)[i]);
+        }
+        complete({});
+      });
 }
 
 std::vector<std::vector<std::int64_t>> ExpertDispatcher::routed() const {
+  std::vector<std::vector<std::int64_t>> routed;
+  for (ExpertTraffic& layer : traffic()) {
+    routed.push_back(std::move(layer.experts));
+  }
+  return routed;
+}
+
+std::vector<ExpertTraffic> ExpertDispatcher::traffic() const {
   const std::lock_guard lock(mutex_);
-  return routed_;
+  return traffic_;
 }
 
 }  // namespace shoal

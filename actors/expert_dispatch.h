@@ -23,12 +23,21 @@ namespace shoal {
 struct ExpertLayer {
   ExpertShape shape;
   SlotExperts expert_at;
+  // What each expert is expected to get, in any unit, for the split over replicas; none: equally.
+  std::vector<double> loads{};
 };
 
 // Where all experts are. A rank is a shard, wherever it runs.
 struct ExpertPlacementMap {
   EpochId epoch;
   std::vector<ExpertLayer> layers;  // the DSpark stages behind the backbone's
+};
+
+// What a layer was given since the start.
+struct ExpertTraffic {
+  std::int64_t exchanges = 0;
+  std::vector<std::int64_t> experts;  // rows of each
+  std::vector<std::int64_t> ranks;    // of each, a row once for each of its experts
 };
 
 // Of one rank.
@@ -54,8 +63,13 @@ class ExpertDispatcher {
   // Calls `complete` once: at once when it cannot be sent, or from the thread that ends it.
   void run(kernels::Exchange& exchange, std::function<void(Result<void>)> complete);
 
+  // No exchange is on the way by a placement before the one in force: shards serve two.
+  bool is_settled() const;
+
   // Rows that each expert of each layer was given since the start.
   std::vector<std::vector<std::int64_t>> routed() const;
+  // By layer.
+  std::vector<ExpertTraffic> traffic() const;
 
  private:
   struct Routing;
@@ -68,8 +82,9 @@ class ExpertDispatcher {
   const std::function<Instant()> now_;
   const Nanos limit_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Routing> routing_;  // null: nothing was published
-  std::vector<std::vector<std::int64_t>> routed_;
+  std::shared_ptr<Routing> routing_;  // null: nothing was published; exchanges hold theirs
+  std::weak_ptr<Routing> before_;     // the placement before
+  std::vector<ExpertTraffic> traffic_;
 };
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "actors/policy/expert_eplb.h"
@@ -95,7 +96,7 @@ Result<std::unique_ptr<ExpertShards>> ExpertShards::open(
   }
   TRY_VOID(self->place(std::move(layers)));
   for (std::int32_t shard = 0; shard < setup.shards; ++shard) {
-    self->serve(static_cast<std::uint32_t>(shard));
+    self->serve(static_cast<std::uint32_t>(shard), self->engines_[static_cast<std::size_t>(shard)]);
   }
   return self;
 }
@@ -112,8 +113,12 @@ kernels::ExchangeRunner ExpertShards::runner() {
 
 Result<void> ExpertShards::load(kernels::ExpertEngine& engine,
                                 std::uint32_t shard,
-                                const std::vector<ExpertLayer>& layers) const {
+                                const std::vector<ExpertLayer>& layers,
+                                Instant deadline) const {
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    if (executor_.now() > deadline) {
+      return fail(Code::kDeadline, "experts could not be loaded in time");
+    }
     const ExpertShape& shape = layers[layer].shape;
     for (std::int32_t slot = 0; slot < std::max(shape.slots, limits_.slots); ++slot) {
       const auto at =
@@ -129,7 +134,29 @@ Result<void> ExpertShards::load(kernels::ExpertEngine& engine,
   return {};
 }
 
-Result<void> ExpertShards::place(std::vector<ExpertLayer> layers) {
+std::vector<ExpertShards::EnginePtr> ExpertShards::engines() const {
+  const std::lock_guard lock(mutex_);
+  return engines_;
+}
+
+ExpertPlacementMap ExpertShards::placement() const {
+  const std::lock_guard lock(mutex_);
+  return placement_;
+}
+
+Result<void> ExpertShards::load_all(const std::vector<EnginePtr>& engines,
+                                    const std::vector<ExpertLayer>& layers,
+                                    Instant deadline) const {
+  for (std::size_t shard = 0; shard < engines.size(); ++shard) {
+    if (engines[shard] != nullptr) {
+      TRY_VOID(load(*engines[shard], static_cast<std::uint32_t>(shard), layers, deadline));
+    }
+  }
+  return {};
+}
+
+Result<void> ExpertShards::place(std::vector<ExpertLayer> layers, Instant deadline) {
+  const std::lock_guard changing(changing_);
   ExpertPlacementMap next{EpochId{placement_.epoch.value + 1}, std::move(layers)};
   for (std::size_t i = 0; i < next.layers.size(); ++i) {
     if (next.layers[i].shape.ranks != setup_.shards ||
@@ -138,26 +165,30 @@ Result<void> ExpertShards::place(std::vector<ExpertLayer> layers) {
                   "placement of experts, layer " + std::to_string(i) + ": it does not serve all");
     }
   }
-  for (std::size_t shard = 0; shard < engines_.size(); ++shard) {
-    if (engines_[shard] != nullptr) {
-      TRY_VOID(load(*engines_[shard], static_cast<std::uint32_t>(shard), next.layers));
-    }
+  if (!dispatcher_.is_settled()) {
+    return fail(Code::kUnavailable, "steps are on the way by the placement before");
   }
-  for (const EnginePtr& engine : engines_) {
+  const std::vector<EnginePtr> engines = this->engines();
+  if (auto loaded = load_all(engines, next.layers, deadline); !loaded) {
+    // Nothing is read for what is served: it only lets go of what was loaded.
+    std::ignore = load_all(engines, placement_.layers, Instant::max());
+    return loaded;
+  }
+  for (const EnginePtr& engine : engines) {
     if (engine != nullptr) {
       engine->publish(next.epoch);
     }
   }
   TRY_VOID(dispatcher_.publish(next));
+  const std::lock_guard lock(mutex_);
   placement_ = std::move(next);
   return {};
 }
 
-void ExpertShards::serve(std::uint32_t shard) {
-  exchange_->serve(
-      shard, executor_, [engine = engines_[shard]](std::span<transport::ExpertCall> calls) {
-        run_calls(*engine, calls);
-      });
+void ExpertShards::serve(std::uint32_t shard, const EnginePtr& engine) {
+  exchange_->serve(shard, executor_, [engine](std::span<transport::ExpertCall> calls) {
+    run_calls(*engine, calls);
+  });
 }
 
 void ExpertShards::end(std::uint32_t shard) {
@@ -167,14 +198,15 @@ void ExpertShards::end(std::uint32_t shard) {
 }
 
 Result<void> ExpertShards::restore(std::uint32_t shard) {
+  const std::lock_guard changing(changing_);
   TRY(EnginePtr engine, make_engine_(limits_));
-  TRY_VOID(load(*engine, shard, placement_.layers));
+  TRY_VOID(load(*engine, shard, placement_.layers, Instant::max()));
   engine->publish(placement_.epoch);
   {
     const std::lock_guard lock(mutex_);
-    engines_.at(shard) = std::move(engine);
+    engines_.at(shard) = engine;
   }
-  serve(shard);
+  serve(shard, engine);
   return {};
 }
 

@@ -27,7 +27,8 @@ struct ExpertShardsSetup {
   Nanos limit{std::chrono::seconds(10)};  // of one layer's exchange
 };
 
-// place, end and restore: one thread at a time. Everything else: any thread.
+// Any thread; end and restore of a shard one after the other. Placements and restored shards wait
+// for each other, and end for neither.
 class ExpertShards {
  public:
   // All experts are loaded, in a placement for even load. The exchange's timers and the executor
@@ -45,8 +46,9 @@ class ExpertShards {
 
   // Loads what is new, then the shards serve it, then steps use it; steps on the way end by the
   // placement before. The epoch is the next one, whatever the layers' map says. An error: nothing
-  // changed.
-  Result<void> place(std::vector<ExpertLayer> layers);
+  // changed. kDeadline: loading took longer. kUnavailable: steps are on the way by the placement
+  // before the one in force, which would not be served any more.
+  Result<void> place(std::vector<ExpertLayer> layers, Instant deadline = Instant::max());
 
   // A shard dies with what it holds: exchanges that need it fail until it is restored.
   void end(std::uint32_t shard);
@@ -55,7 +57,7 @@ class ExpertShards {
 
   void stop();
 
-  const ExpertPlacementMap& placement() const { return placement_; }
+  ExpertPlacementMap placement() const;
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(setup_.shards); }
 
@@ -64,6 +66,8 @@ class ExpertShards {
   transport::ExpertExchange::Use exchange_use() const { return exchange_->use(); }
 
   std::vector<std::vector<std::int64_t>> routed() const { return dispatcher_.routed(); }
+
+  std::vector<ExpertTraffic> traffic() const { return dispatcher_.traffic(); }
 
  private:
   ExpertShards(const ExpertShardsSetup& setup,
@@ -75,8 +79,13 @@ class ExpertShards {
 
   Result<void> load(kernels::ExpertEngine& engine,
                     std::uint32_t shard,
-                    const std::vector<ExpertLayer>& layers) const;
-  void serve(std::uint32_t shard);
+                    const std::vector<ExpertLayer>& layers,
+                    Instant deadline) const;
+  std::vector<EnginePtr> engines() const;
+  Result<void> load_all(const std::vector<EnginePtr>& engines,
+                        const std::vector<ExpertLayer>& layers,
+                        Instant deadline) const;
+  void serve(std::uint32_t shard, const EnginePtr& engine);
 
   const ExpertShardsSetup setup_;
   const MakeExpertEngine make_engine_;
@@ -84,9 +93,10 @@ class ExpertShards {
   const transport::Scheduler executor_;
   ExpertDispatcher dispatcher_;
   kernels::ExpertEngineLimits limits_;
-  mutable std::mutex mutex_;        // guards engines_
+  std::mutex changing_;             // held by place and restore
+  mutable std::mutex mutex_;        // guards what follows
   std::vector<EnginePtr> engines_;  // null: the shard has ended
-  ExpertPlacementMap placement_;
+  ExpertPlacementMap placement_;    // written with changing_ held, too
 };
 
 // Slots of each layer for all experts and `redundant` more on each of `ranks`; experts and replicas
