@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "actors/device_port.h"
+#include "actors/expert_board.h"
+#include "actors/expert_group.h"
 #include "actors/front_door.h"
 #include "actors/interfaces.h"
 #include "actors/log.h"
@@ -22,6 +24,7 @@
 #include "actors/policy/cost_model.h"
 #include "actors/policy/decode_moves.h"
 #include "actors/policy/decode_policies.h"
+#include "actors/policy/expert_plan.h"
 #include "actors/policy/health.h"
 #include "actors/policy/kv_quota.h"
 #include "actors/policy/prefill_policies.h"
@@ -47,6 +50,14 @@ struct AutoscaleOptions {
   Nanos token{std::chrono::milliseconds(50)};  // a full decode node's step
   PoolShape prefill{};
   PoolShape decode{};
+};
+
+struct ExpertBalanceOptions {
+  const ExpertPlanRow* policy = &expert_planners().front();
+  Nanos window{0};              // 0: nothing is balanced
+  std::int64_t least_rows = 1;  // of a layer, in a window
+  Nanos limit{0};               // from the end of a window until its placement is in force
+  ExpertPlanCosts costs{};
 };
 
 // The configuration as the actors need it: converted and derived once, see node_options().
@@ -80,6 +91,7 @@ struct NodeOptions {
   KvQuotaLimits kv_quota{};
   TailLimits tails{};
   AutoscaleOptions autoscale{};
+  ExpertBalanceOptions expert_balance{};
 };
 
 struct LinkLimits {
@@ -179,6 +191,8 @@ struct NodeContext {
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
   KvParts kv{};                             // without a store: none is kept
   PriceBoard prices{};
+  ExpertBalanceParts expert_balance{};
+  ExpertBoard expert_board{};
 
   transport::Transport* transport() const {
     return cluster == nullptr ? nullptr : cluster->transport;

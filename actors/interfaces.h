@@ -383,6 +383,10 @@ using AutoscalerActor = Interface<void(Tick),  // plan
                                   void(NodeBeat),
                                   void(ViewPublished)>;
 
+// On a node whose experts are on shards. What it decides goes to the group of shards, not to
+// actors.
+using EpBalancerActor = Interface<void(Tick)>;  // the end of a window
+
 // The parts of one node that others may address. Null: the node has no such part, or cannot be
 // reached now. In another process each handle is a local proxy that lives as long as the session.
 struct NodeParts {

@@ -11,6 +11,7 @@
 #include "actors/decode_balancer.h"
 #include "actors/decode_group.h"
 #include "actors/decode_worker.h"
+#include "actors/ep_balancer.h"
 #include "actors/gateway.h"
 #include "actors/interfaces.h"
 #include "actors/kv_client.h"
@@ -96,6 +97,19 @@ AutoscaleOptions autoscale_options(const config::Autoscale& autoscale) {
                           autoscale.decode_spares())};
 }
 
+// One node: a move crosses none.
+ExpertBalanceOptions balance_options(const config::Experts& experts) {
+  const auto move_ns = static_cast<double>(Nanos(microseconds(experts.move_us())).count());
+  return {
+      .policy = find_row(expert_planners(), experts.policy()),
+      .window = milliseconds(experts.window_ms()),
+      .least_rows = experts.window_rows(),
+      .limit = milliseconds(experts.place_ms()),
+      .costs = {.layer_ns = static_cast<double>(Nanos(microseconds(experts.layer_us())).count()),
+                .inside_ns = move_ns,
+                .across_ns = move_ns}};
+}
+
 NodeOptions node_options(const Config& config) {
   const auto& prefill = config.prefill();
   const auto& decode = config.decode();
@@ -138,6 +152,7 @@ NodeOptions node_options(const Config& config) {
   options.kv_hedge = milliseconds(config.kv().hedge_ms());
   options.tails = {Bytes(config.kv().tail_bytes()), milliseconds(config.kv().tail_ms())};
   options.autoscale = autoscale_options(config.autoscale());
+  options.expert_balance = balance_options(config.experts());
   options.kv_quota.bytes = Bytes(config.kv().tenant_bytes());
   return options;
 }
@@ -186,6 +201,7 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
   };
   blueprint.membership = [&system, node] { return spawn_membership(system, node); };
   blueprint.autoscaler = [&system, node] { return spawn_autoscaler(system, node); };
+  blueprint.ep_balancer = [&system, node] { return spawn_ep_balancer(system, node); };
   return blueprint;
 }
 
@@ -320,7 +336,14 @@ class ActorNode final : public Node {
     metrics.kv_sequences = sequences;
     metrics.kv_sequences_free = sequences_free;
     const transport::BlockStore* store = context_->kv.store;
-    return metrics.text() + (store == nullptr ? std::string() : kv_store_text(store->use()));
+    std::string text = metrics.text();
+    if (store != nullptr) {
+      text += kv_store_text(store->use());
+    }
+    if (const ExpertGroup* group = context_->expert_balance.group) {
+      text += context_->expert_board.text(group->placement().epoch);
+    }
+    return text;
   }
 
   const NodeMetrics& metrics() const override { return context_->metrics; }
@@ -432,6 +455,7 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
       .cluster = {},
       .buffers = 0,
       .kv = std::move(parts.kv)});
+  context->expert_balance = std::move(parts.expert_balance);
   if (parts.cluster) {
     TRY_VOID(join_cluster(config, *std::move(parts.cluster), *context));
   }

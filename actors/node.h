@@ -11,6 +11,7 @@
 
 #include "actors/config.h"
 #include "actors/device_port.h"
+#include "actors/expert_group.h"
 #include "actors/front_door.h"
 #include "actors/kv_names.h"
 #include "actors/link.h"
@@ -52,6 +53,7 @@ struct Parts {
   std::shared_ptr<ActorRuntime> runtime;  // null: threads as configured
   std::optional<ClusterParts> cluster;    // none: this node is the whole cluster
   KvParts kv{};                           // without a store: every prompt is computed whole
+  ExpertBalanceParts expert_balance{};    // without a group: no experts move
 };
 
 class Node : public FrontDoor {

@@ -35,6 +35,8 @@ std::string name(std::uint32_t part) {
       return "membership";
     case kAutoscaler:
       return "autoscaler";
+    case kEpBalancer:
+      return "ep_balancer";
     default:
       return "peer." + std::to_string(part - kFirstPeer);
   }
@@ -113,10 +115,18 @@ void Supervisor::start() {
     monitors.watch(here().gateway, part::kGateway);
   }
   build_pipeline();
+  start_ep_balancer();
   if (node->cluster != nullptr) {
     start_cluster();
   }
   judge(node->now());
+}
+
+void Supervisor::start_ep_balancer() {
+  if (node->expert_balance.group != nullptr && node->options.expert_balance.window > Nanos{0}) {
+    ep_balancer = blueprint.ep_balancer();
+    monitors.watch(ep_balancer, part::kEpBalancer);
+  }
 }
 
 void Supervisor::build_pipeline() {
@@ -170,6 +180,8 @@ void Supervisor::lose(std::uint32_t lost, const std::string& reason) {
   } else if (lost == part::kAutoscaler) {
     start_autoscaler();
     tell_wiring();
+  } else if (lost == part::kEpBalancer) {
+    start_ep_balancer();
   } else if (lost >= part::kFirstPeer) {
     const NodeId remote{lost - part::kFirstPeer};
     drop_node(remote);
@@ -294,6 +306,9 @@ void Supervisor::end_part(const EndPart& message) {
   }
   if (message.part == "autoscaler") {
     end_actor(wiring.autoscaler);
+  }
+  if (message.part == "ep_balancer") {
+    end_actor(ep_balancer);
   }
   for (std::uint32_t n = 0; n < peers.size(); ++n) {
     if (part::name(part::kFirstPeer + n) == message.part) {

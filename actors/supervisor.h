@@ -39,7 +39,8 @@ constexpr std::uint32_t count(std::size_t ranks) {
 // Not pinged: they are watched for their end only.
 inline constexpr std::uint32_t kMembership = 1U << 30;
 inline constexpr std::uint32_t kAutoscaler = kMembership + 1;
-inline constexpr std::uint32_t kFirstPeer = kAutoscaler + 1;  // plus the other node's NodeId
+inline constexpr std::uint32_t kEpBalancer = kAutoscaler + 1;
+inline constexpr std::uint32_t kFirstPeer = kEpBalancer + 1;  // plus the other node's NodeId
 
 std::string name(std::uint32_t part);
 }  // namespace part
@@ -53,6 +54,7 @@ struct Blueprint {
   std::function<PeerActor(const SupervisorActor&, NodeId)> peer;
   std::function<MembershipActor()> membership;
   std::function<AutoscalerActor()> autoscaler;
+  std::function<EpBalancerActor()> ep_balancer;
 };
 
 SupervisorActor spawn_supervisor(caf::actor_system& system,

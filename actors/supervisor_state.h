@@ -34,6 +34,7 @@ struct Supervisor {
   Wiring wiring;
   std::vector<Watched> watched;
   Monitors<std::uint32_t> monitors;
+  EpBalancerActor ep_balancer;  // null: there are no experts to balance
   std::deque<Instant> restarts;
   bool gave_up = false;
 
@@ -52,6 +53,7 @@ struct Supervisor {
     }
     end_actor(wiring.membership);
     end_actor(wiring.autoscaler);
+    end_actor(ep_balancer);
   }
 
   // supervisor.cpp
@@ -63,6 +65,7 @@ struct Supervisor {
 
   template <class Visit>
   void for_each_pipeline_part(Visit visit) const;
+  void start_ep_balancer();
   void build_pipeline();
   void end_pipeline();
   void rebuild(const std::string& because_of);

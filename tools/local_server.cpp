@@ -103,10 +103,14 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
               .log = sink_until(silent_),
               .runtime = nullptr,
               .cluster = {},
-              .kv = {}};
+              .kv = {},
+              .expert_balance = {}};
   if (device_ != nullptr) {
     parts.shape = device_->backend().shape();
     parts.devices = {{&device_->backend(), launcher_.get()}};
+  }
+  if (experts_ != nullptr) {
+    parts.expert_balance = experts_->balance();
   }
   if (ports_ != nullptr) {
     TRY(std::string model, model_identity(plan.device));

@@ -10,7 +10,10 @@
 
 namespace shoal::tools {
 
-ShardedExperts::ShardedExperts() : timers_(monotonic_now), executor_(monotonic_now) {}
+ShardedExperts::ShardedExperts()
+    : timers_(monotonic_now),
+      executor_(monotonic_now),
+      background_(monotonic_now) {}
 
 Result<std::unique_ptr<ShardedExperts>> ShardedExperts::open(const config::Experts& config,
                                                              kernels::Device& device) {
@@ -32,6 +35,7 @@ Result<std::unique_ptr<ShardedExperts>> ShardedExperts::open(const config::Exper
           },
           std::move(exchange),
           self->executor_.port()));
+  self->group_.emplace(*self->shards_, self->background_.port());
   return self;
 }
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "actors/config.h"
+#include "actors/expert_group.h"
 #include "actors/expert_shards.h"
+#include "actors/shard_group.h"
 #include "kernels/registry.h"
 #include "schemas/result.h"
 #include "transport/thread_scheduler.h"
@@ -19,6 +22,9 @@ class ShardedExperts {
 
   ExpertShards& shards() { return *shards_; }
 
+  // For a node.
+  ExpertBalanceParts balance() { return {&*group_, background_.port()}; }
+
  private:
   ShardedExperts();
 
@@ -26,6 +32,8 @@ class ShardedExperts {
   transport::ThreadScheduler timers_;
   transport::ThreadScheduler executor_;
   std::unique_ptr<ExpertShards> shards_;  // stops before its threads end
+  std::optional<ShardGroup> group_;
+  transport::ThreadScheduler background_;  // plans, and loads what moves; ends before what it needs
 };
 
 }  // namespace shoal::tools

@@ -15,6 +15,8 @@
 
 #include "actors/expert_shards.h"
 #include "actors/node.h"
+#include "actors/policy/expert_plan.h"
+#include "actors/shard_group.h"
 #include "kernels/launch_queue.h"
 #include "kernels/registry.h"
 #include "tests/sim/node_clients.h"
@@ -105,12 +107,18 @@ struct GuppyNode {
   transport::ThreadScheduler timers{clock_now};
   transport::ThreadScheduler executor{clock_now};
   std::unique_ptr<ExpertShards> experts;  // null: the device runs them itself
+  std::unique_ptr<ShardGroup> group;
+  transport::ThreadScheduler background{clock_now};  // ends before what it plans and loads for
   std::unique_ptr<kernels::LaunchQueue> queue;
   std::unique_ptr<GatedLauncher> gate;
   std::unique_ptr<Node> node;
   std::unique_ptr<Clients> clients;
 
-  explicit GuppyNode(bool keeps_kv = false, bool keeps_tails = true, int expert_shards = 0) {
+  // `balance`: the policy by which experts move all the time; none: they stay.
+  explicit GuppyNode(bool keeps_kv = false,
+                     bool keeps_tails = true,
+                     int expert_shards = 0,
+                     std::string_view balance = {}) {
     kernels::DeviceConfig config;
     config.model = std::string(SHOAL_MODELS_DIR) + "/guppy";
     config.kv_blocks = 80;
@@ -133,6 +141,9 @@ struct GuppyNode {
     if (!keeps_tails) {
       options.mutable_kv()->set_tail_bytes(0);
     }
+    options.mutable_experts()->set_window_ms(balance.empty() ? 0 : 2);
+    options.mutable_experts()->set_window_rows(1);
+    options.mutable_experts()->set_policy(balance.empty() ? "ours" : std::string(balance));
     auto built = build_node(options,
                             Parts{device->backend().shape(),
                                   {{&device->backend(), gate.get()}},
@@ -140,7 +151,8 @@ struct GuppyNode {
                                   [](LogLevel, std::string_view) {},
                                   nullptr,
                                   {},
-                                  kv});
+                                  kv,
+                                  {group.get(), background.port()}});
     REQUIRE(built.has_value());
     node = *std::move(built);
     clients = std::make_unique<Clients>(*node, clock_now);
@@ -153,12 +165,13 @@ struct GuppyNode {
         transport::open_expert_exchange("shards", {.self = {}, .timers = timers.port()});
     REQUIRE(exchange.has_value());
     auto made = ExpertShards::open(
-        {.shards = shards},
+        {.shards = shards, .redundant = 1},
         [this](const auto& limits) { return device->make_expert_engine(limits); },
         *std::move(exchange),
         executor.port());
     REQUIRE(made.has_value());
     experts = *std::move(made);
+    group = std::make_unique<ShardGroup>(*experts, background.port());
     return experts->runner();
   }
 
@@ -267,6 +280,31 @@ TEST_CASE("experts on shards change no token, and one that dies costs its step a
     CHECK(resumed.attempts == 1 + failed() - before);
     CHECK(resumed.attempts >= 2);
     CHECK(resumed.tokens == whole.tokens);
+  }
+}
+
+TEST_CASE("experts that move all the time, by any policy, change no token and lose no step") {
+  GuppyNode guppy;
+  for (const ExpertPlanRow& row : expert_planners()) {
+    CAPTURE(row.name);
+    GuppyNode moving(false, true, 4, row.name);
+    for (const BasisMode mode : {BasisMode::kBounded, BasisMode::kExact}) {
+      Wanted request = story(mode, 200);
+      request.sampling.max_tokens = 300;
+      const Answer whole = guppy.wait(guppy.clients->ask(request));
+      const RequestId among = moving.clients->ask(request);
+      for (std::uint64_t i = 0; i < 4; ++i) {
+        moving.clients->ask(wanted(i, static_cast<std::int64_t>(10 + 40 * i), 60));
+      }
+      const Answer answer = moving.wait(among);
+      CHECK(answer.tokens == whole.tokens);
+      CHECK(answer.attempts == 1);
+    }
+    CHECK(moving.experts->exchange_use().failed == 0);
+    // A fixed order of experts is reached once.
+    CHECK(moving.experts->placement().epoch.value >= (row.name == "contiguous" ? 2 : 10));
+    CHECK(moving.node->metrics_text().find("shoal_expert_plans_total{end=\"placed\"} ") !=
+          std::string::npos);
   }
 }
 

@@ -122,7 +122,8 @@ void World::start(NodeId node) {
                   },
               .runtime = runtime_,
               .cluster = {},
-              .kv = {}};
+              .kv = {},
+              .expert_balance = {}};
   for (int rank = 0; rank < setup_.ranks; ++rank) {
     life.devices.push_back(
         std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost));
@@ -165,6 +166,12 @@ void World::start(NodeId node) {
   if (setup_.keeps_kv) {
     open_blocks(node, life);
     parts.kv = {life.blocks.get(), kv_identity(""), [clock = host.clock] { return clock->wall(); }};
+  }
+  if (setup_.experts) {
+    parts.expert_balance =
+        setup_.experts(node, {parts.clock, [this](Nanos delay, std::function<void()> run) {
+                                timeline_.after(delay, std::move(run));
+                              }});
   }
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));

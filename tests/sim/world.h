@@ -49,6 +49,8 @@ struct WorldSetup {
   bool keeps_kv = false;             // all nodes share a KV store, on a disk
   transport::BlockStoreLimits kv{};  // of each node's
   std::function<void(Config&)> configure{};
+  // The experts of a node, with its clock and the timeline; none: no node has any.
+  std::function<ExpertBalanceParts(NodeId, const transport::Scheduler&)> experts{};
   Tamper tamper{};
 };
 

@@ -190,6 +190,26 @@ class Shards(unittest.TestCase):
         self.assertGreater(int(values['shoal_expert_weights_bytes{shard="3"}']), 0)
         self.assertGreater(int(values["shoal_expert_hops_total"]), int(values["shoal_expert_exchanges_total"]))
 
+    def test_experts_that_move_while_answers_are_decoded_give_the_golden_ids_and_metrics_tell_of_it(self):
+        with Server("--set", "experts.shards=4", "--set", "experts.redundant=1", "--set", "kv.store=none", "--set", "experts.window_ms=5",
+                    "--set", "experts.window_rows=1") as server:
+            for case in golden()[:6]:
+                answer = server.post("/v1/completions", {
+                    "model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 100,
+                    "return_token_ids": True, "replay": "exact"})
+                self.assertEqual(answer["choices"][0]["token_ids"], case["output_ids"])
+            page = server.request("GET", "/metrics")[1]
+        values = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("shoal_expert"))
+        self.assertEqual(values["shoal_expert_exchanges_failed_total"], "0")
+        self.assertGreater(int(values["shoal_expert_epoch"]), 2)
+        self.assertGreater(int(values['shoal_expert_plans_total{end="placed"}']), 1)
+        self.assertGreater(int(values["shoal_expert_moves_total"]), 1)
+        self.assertGreater(int(values["shoal_expert_moved_bytes_total"]), int(values["shoal_expert_moves_total"]))
+        self.assertGreaterEqual(float(values['shoal_expert_moe_lb{layer="5"}']), 1)
+        self.assertIn('shoal_expert_top{layer="0",place="4"}', values)
+        names = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+        self.assertEqual(len(names), len(set(names)))
+
     def test_a_device_without_experts_is_refused_in_words(self):
         done = shoal_program.run("serve", "--set", "experts.shards=2", "--set", "compute.device=sim")
         self.assertNotEqual(done.returncode, 0)
