@@ -25,6 +25,7 @@ struct BenchEngineOptions {
   std::int64_t prefill = 2048;  // tokens of the timed prefill
   int steps = 100;
   int shards = 4;        // for the experts, against the device's own; 0: not compared
+  int changes = 5;       // of their placement while steps run
   bool profile = false;  // time per operator
 };
 
@@ -166,8 +167,11 @@ Result<void> bench(const BenchEngineOptions& o) {
                 static_cast<double>(o.prefill) / seconds(prefill));
   }
   if (o.shards > 0) {
-    TRY_VOID(bench_expert_shards(
-        {.model = o.model, .prompt = o.prompt, .steps = o.steps, .shards = o.shards}));
+    TRY_VOID(bench_expert_shards({.model = o.model,
+                                  .prompt = o.prompt,
+                                  .steps = o.steps,
+                                  .shards = o.shards,
+                                  .changes = o.changes}));
   }
   TRY(const auto device, open(o, 1, true));
   return print_outside_kernels(*device, o);
@@ -201,6 +205,9 @@ void add_bench_engine(CLI::App& bench, int& status) {
   engine
       ->add_option("--shards", o.shards, "expert shards to compare with the device's own; 0: none")
       ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  engine->add_option("--changes", o.changes, "times that all experts move, one a second; 0: none")
+      ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   engine->add_flag("--profile", o.profile, "time per operator");
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");

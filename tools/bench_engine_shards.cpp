@@ -3,6 +3,7 @@
 #include "tools/bench_engine_shards.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <semaphore>
@@ -20,6 +21,7 @@ namespace shoal::tools {
 namespace {
 
 constexpr int kMostRows = 32;
+constexpr int kChangeRows = 8;  // while the placement changes
 
 // Decoding sequences on a launch queue, as workers run them.
 class Decoding {
@@ -100,6 +102,8 @@ class Decoding {
 
   transport::ExpertExchange::Use use() { return experts_->shards().exchange_use(); }
 
+  ExpertGroup& group() { return *experts_->balance().group; }
+
  private:
   Decoding() = default;
 
@@ -168,6 +172,87 @@ Result<Comparison> compare(Decoding& own,
   return c;
 }
 
+// Every expert goes to the next shard: all of them move.
+std::vector<ExpertLayer> turned(std::vector<ExpertLayer> layers) {
+  for (ExpertLayer& layer : layers) {
+    std::ranges::rotate(layer.expert_at, layer.expert_at.end() - layer.shape.slots);
+  }
+  return layers;
+}
+
+// From one placement to the next.
+struct Change {
+  double lost = 0;  // part of the time
+  double load_us = 0;
+  double longest_us = 0;  // step
+};
+
+// Steps that a change of placement may have made longer: those beside its loading, and some behind
+// it, which find other weights in the caches.
+constexpr int kStepsBehind = 10;
+constexpr Nanos kBetweenChanges = std::chrono::seconds(1);
+
+Result<Change> change_placement(Decoding& sharded, int rows, const BenchShardsOptions& o) {
+  std::atomic<std::int64_t> load_ns = -1;
+  std::atomic<bool> failed = false;
+  const Instant began = monotonic_now();
+  sharded.group().place(turned(sharded.group().placement().layers),
+                        began + kBetweenChanges,
+                        [&load_ns, &failed, began](const Result<EpochId>& placed) {
+                          failed = !placed.has_value();
+                          load_ns = (monotonic_now() - began).count();
+                        });
+  std::vector<double> beside;
+  std::vector<double> quiet;
+  int behind = 0;
+  for (int steps = 0; load_ns < 0 || monotonic_now() - began < kBetweenChanges; ++steps) {
+    if (steps % o.steps == 0) {
+      sharded.end();
+      TRY_VOID(sharded.begin(rows, o));
+    }
+    const bool is_beside = load_ns < 0 || behind++ < kStepsBehind;
+    TRY(const Nanos time, sharded.step());
+    (is_beside ? beside : quiet).push_back(std::chrono::duration<double, std::micro>(time).count());
+  }
+  if (failed) {
+    return fail(Code::kInternal, "a placement of the experts failed");
+  }
+  const double usual = quantile(quiet, 0.5);
+  Change change{.lost = 0,
+                .load_us = static_cast<double>(load_ns.load()) / 1e3,
+                .longest_us = *std::ranges::max_element(beside)};
+  for (const double step : beside) {
+    change.lost +=
+        (step - usual) / std::chrono::duration<double, std::micro>(kBetweenChanges).count();
+  }
+  return change;
+}
+
+Result<void> bench_changes(Decoding& sharded, int rows, const BenchShardsOptions& o) {
+  std::vector<double> lost;
+  std::vector<double> load;
+  std::vector<double> longest;
+  TRY_VOID(sharded.begin(rows, o));
+  for (int i = 0; i < o.changes; ++i) {
+    TRY(const Change change, change_placement(sharded, rows, o));
+    lost.push_back(change.lost);
+    load.push_back(change.load_us);
+    longest.push_back(change.longest_us);
+  }
+  sharded.end();
+  std::printf(
+      "experts threads 1 batch %2d on %d shards, all moved once a second: %.2f %% of the time lost "
+      "(quartiles %.2f, %.2f), loaded in %.0f us, longest step beside it %.0f us\n",
+      rows,
+      o.shards,
+      100 * quantile(lost, 0.5),
+      100 * quantile(lost, 0.25),
+      100 * quantile(lost, 0.75),
+      quantile(load, 0.5),
+      quantile(longest, 0.5));
+  return {};
+}
+
 }  // namespace
 
 Result<void> bench_expert_shards(const BenchShardsOptions& o) {
@@ -178,7 +263,7 @@ Result<void> bench_expert_shards(const BenchShardsOptions& o) {
     TRY(const Comparison comparison, compare(*own, *sharded, rows, o));
     print(comparison, o.shards);
   }
-  return {};
+  return o.changes == 0 ? Result<void>{} : bench_changes(*sharded, kChangeRows, o);
 }
 
 }  // namespace shoal::tools

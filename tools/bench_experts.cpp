@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/expert_window.h"
 #include "tests/sim/fleet/expert_replay.h"
 #include "tools/bench_command_line.h"
 #include "tools/chosen_rows.h"
@@ -216,6 +217,28 @@ sim::Samples plan_times(const ExpertPlanRow& row, const ExpertLoads& loads) {
   return times;
 }
 
+// Of a node's balancer: totals of all layers from one window to the next.
+sim::Samples count_times(const ExpertLoads& loads) {
+  std::vector<ExpertTraffic> now(static_cast<std::size_t>(loads.layers));
+  for (ExpertTraffic& layer : now) {
+    layer.experts.resize(static_cast<std::size_t>(loads.experts));
+    layer.ranks.resize(kRecordedRanks);
+  }
+  std::vector<ExpertTraffic> before = now;
+  sim::Samples times;
+  for (const auto& counts : loads.windows) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      now[i / static_cast<std::size_t>(loads.experts)]
+          .experts[i % static_cast<std::size_t>(loads.experts)] += counts[i];
+    }
+    const Instant began = monotonic_now();
+    const ExpertWindow window = window_between(before, now);
+    before = now;
+    times.add(us_since(began));
+  }
+  return times;
+}
+
 // Of a layer, over recorded steps.
 sim::Samples split_times(const ExpertSplitRow& row, const ExpertLoads& loads) {
   const ExpertShape shape = shape_of(loads, kRecordedRanks, 1);
@@ -250,6 +273,9 @@ Result<void> bench_costs(const BenchExpertsOptions& o) {
     table.add({"plan of 40 x 448 slots", std::string(row->name)},
               {times.quantile(0.5), times.quantile(0.99)});
   }
+  sim::Samples counted = count_times(loads);
+  table.add({"count of a window of 40 layers", "-"},
+            {counted.quantile(0.5), counted.quantile(0.99)});
   for (const ExpertSplitRow* row : rows.splits) {
     sim::Samples times = split_times(*row, loads);
     table.add({"split of a layer's step", std::string(row->name)},
