@@ -1,4 +1,4 @@
-// The launch thread: head of the decode queue first, then the head of the prefill queue.
+// The launch thread: the heads of both queues by turns, that of decode first.
 #include "kernels/launch_queue.h"
 
 #include <algorithm>
@@ -185,7 +185,8 @@ void LaunchQueue::stop() {
 }
 
 std::shared_ptr<LaunchQueue::Entry> LaunchQueue::runnable() const {
-  for (auto& queue : state_->queues) {
+  for (const Queue next : state_->turns.order()) {
+    const auto& queue = state_->queues[static_cast<std::size_t>(next)];
     if (!queue.empty() && !queue.front()->parked) {
       return queue.front();
     }
@@ -225,6 +226,7 @@ void LaunchQueue::advance(const std::shared_ptr<Entry>& entry) {
   }
   const std::lock_guard lock(state_->mutex);
   state_->queues[static_cast<std::size_t>(entry->queue)].pop_front();
+  state_->turns.had(entry->queue);
 }
 
 // False: parked.

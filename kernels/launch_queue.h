@@ -1,6 +1,7 @@
 // The device's launch queue: one thread that advances the steps of all workers, decode before
-// prefill, and calls back when a step is complete. A step that waits for an exchange is parked
-// without a thread.
+// prefill, and calls back when a step is complete. Where both wait they take turns: decode always
+// has a step that waits, since it prepares one while another runs. A step that waits for an
+// exchange is parked without a thread.
 //
 // Everything that touches a sequence's state on the device happens on this thread, so slots are
 // reset in order with the steps.
@@ -141,6 +142,22 @@ class LaunchedStep {
 void run_copy(Backend& backend, KvExport& copy);
 void run_copy(Backend& backend, KvImport& copy);
 
+// Whose work goes next: the part every launcher shares. Of two queues that both have some, the one
+// that did not have the last; so each waits for one step of the other at most.
+class QueueTurns {
+ public:
+  std::array<Queue, kQueueCount> order() const {
+    return last_ == Queue::kDecode ? std::array{Queue::kPrefill, Queue::kDecode}
+                                   : std::array{Queue::kDecode, Queue::kPrefill};
+  }
+
+  // A step or a copy is over.
+  void had(Queue queue) { last_ = queue; }
+
+ private:
+  Queue last_ = Queue::kPrefill;
+};
+
 class LaunchQueue final : public Launcher {
  public:
   // The backend outlives every exchange that was begun.
@@ -170,6 +187,7 @@ class LaunchQueue final : public Launcher {
     std::mutex mutex;
     std::condition_variable wake;
     std::array<std::deque<std::shared_ptr<Entry>>, kQueueCount> queues;
+    QueueTurns turns;
     bool stopping = false;
   };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What drafts and the step ahead bring, measured on servers that it starts itself and that stay beside each other.
 
-    tools/bench_drafts.py [--binary build/tools/shoal] [--device cpu] [--parts drafts,idle,acceptance] [-- SERVE ARGUMENTS]
+    tools/bench_drafts.py [--binary build/tools/shoal] [--device cpu] [--parts drafts,idle,acceptance] [-- OPTION=VALUE ...]
 
 A round asks every server the same, one after the other, in an order that rotates: all meet the same machine. Clients wait for their
 answers, as many at once as --batches says. Requests are the chats of the built-in model's golden answers, half of them at temperature 0,

@@ -91,6 +91,25 @@ TEST_CASE("decode steps go before prefill steps that wait") {
   CHECK(record.wait_for(3) == std::vector<std::string>{"first", "decode", "prefill"});
 }
 
+TEST_CASE("a prefill step waits for one decode step, however many are prepared") {
+  SimBackend backend({}, {.blocks = 8, .sequences = 8});
+  Record record;
+  LaunchQueue* self = nullptr;
+  LaunchQueue queue(backend, clock_now);
+  self = &queue;
+  Launch first = one_row(Queue::kPrefill, 0, 0, record, "first");
+  first.done = [&](CompletedStep) {
+    for (Position p = 0; p < 3; ++p) {
+      self->launch(one_row(Queue::kDecode, 2, p, record, "decode"));
+    }
+    self->launch(one_row(Queue::kPrefill, 1, 0, record, "prefill"));
+    record.add("first");
+  };
+  queue.launch(std::move(first));
+  CHECK(record.wait_for(5) ==
+        std::vector<std::string>{"first", "decode", "prefill", "decode", "decode"});
+}
+
 TEST_CASE("a step the device refuses is done with its error") {
   SimBackend backend({}, {.blocks = 8, .sequences = 8});
   Record record;

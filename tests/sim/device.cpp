@@ -45,8 +45,10 @@ void Device::start_next() {
   if (running_) {
     return;
   }
-  for (auto& queue : queues_) {
+  for (const kernels::Queue next : turns_.order()) {
+    auto& queue = queues_[static_cast<std::size_t>(next)];
     if (!queue.empty()) {
+      turns_.had(next);
       running_ = std::move(queue.front());
       works_since_ = timeline_.now();
       queue.pop_front();

@@ -1,5 +1,5 @@
 // A simulated device of one node: a backend, and a launcher whose steps take virtual time.
-// Decode goes before prefill, one step at a time, as in the product's launch queue.
+// One step at a time, decode and prefill by turns, as in the product's launch queue.
 #pragma once
 
 #include <array>
@@ -61,6 +61,7 @@ class Device final : public kernels::Launcher {
   std::shared_ptr<kernels::Backend> backend_;
   StepCost cost_;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
+  kernels::QueueTurns turns_;
   std::optional<Work> running_;
   Nanos cost_of_running_{0};
   std::optional<Instant> works_since_;

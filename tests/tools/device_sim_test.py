@@ -131,6 +131,15 @@ class Time(unittest.TestCase):
             self.assertEqual(rows, 32 * 99)
             self.assertLess(steps, rows / 2)
 
+    def test_a_short_answer_does_not_wait_for_the_end_of_a_long_one(self):
+        with Server("--device", "sim", "--set", "sim.step_ns=100000000", "--set", "sim.eos_period=0") as server:
+            path, body = completion(max_tokens=200)
+            long = server.stream(path, body)
+            next(long)
+            server.post(path, {**body, "max_tokens": 2})
+            self.assertLess(metric(server, "shoal_attempts_finished_total"), 2)
+            long.close()
+
     def test_a_server_that_is_told_to_end_does_not_wait_for_a_step_of_minutes(self):
         with Server("--device", "sim", "--set", "sim.row_ns=1000000000", "--set", "request.drain_ms=0") as server:
             streams = Streams(server, 1, 1000, length=300)
