@@ -385,10 +385,12 @@ void DecodeBalancer::forget_moves() {
   }
 }
 
-// Nobody waits for a place, so balance is all that is left to gain.
+// Nobody waits for a place, so balance is all that is left to gain. A node of its own has nothing to
+// move KV with.
 void DecodeBalancer::move_one() {
   const Instant now = seat.node->now();
-  if (!seat.node->options.decode_policy->moves || !queue.empty() || now < next_move) {
+  if (!seat.node->options.decode_policy->moves || seat.node->transport() == nullptr ||
+      !queue.empty() || now < next_move) {
     return;
   }
   next_move = now + seat.node->options.decode_move_pause;

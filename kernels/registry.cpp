@@ -30,12 +30,13 @@ class CpuDevice final : public Device {
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
         experts_(make_experts(*model_, ops(), config.yields_experts)),
-        backend_(*model_,
-                 ops(),
-                 pool_,
-                 *experts_,
-                 BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
-                 config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
+        backend_(
+            *model_,
+            ops(),
+            pool_,
+            *experts_,
+            BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
+            config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
 
   Backend& backend() override { return backend_; }
 
@@ -155,6 +156,21 @@ Result<std::unique_ptr<Device>> open_device(std::string_view name,
         "device " + std::string(name) + ": threads, kv_blocks and sequences must be at least 1");
   }
   return row->open(config, progress);
+}
+
+Result<std::vector<std::unique_ptr<Device>>> open_devices(std::string_view name,
+                                                          DeviceConfig config,
+                                                          int count,
+                                                          const LoadProgress& progress) {
+  TRY(const Row* row, find_row(name));
+  if (row->kind.reads_model && config.weights == nullptr) {
+    TRY(config.weights, Model::load(config.model, progress));
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int i = 0; i < count; ++i) {
+    TRY(devices.emplace_back(), open_device(name, config));
+  }
+  return devices;
 }
 
 }  // namespace shoal::kernels

@@ -72,5 +72,10 @@ Result<ModelShape> device_shape(std::string_view name, const DeviceConfig& confi
 Result<std::unique_ptr<Device>> open_device(std::string_view name,
                                             const DeviceConfig& config,
                                             const LoadProgress& progress = {});
+// So many of them, which share their weights.
+Result<std::vector<std::unique_ptr<Device>>> open_devices(std::string_view name,
+                                                          DeviceConfig config,
+                                                          int count,
+                                                          const LoadProgress& progress = {});
 
 }  // namespace shoal::kernels

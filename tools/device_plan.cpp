@@ -74,8 +74,9 @@ Result<DevicePlan> plan_device(const Config& config) {
   TRY(const kernels::DeviceKind kind, kernels::find_device(plan.name));
   kernels::DeviceConfig& device = plan.config;
   device.model = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
-  device.threads = compute_threads(config);
-  device.sequences = config.kv().sequences();
+  plan.ranks = config.compute().ranks();
+  device.threads = std::max(1, compute_threads(config) / plan.ranks);
+  device.sequences = std::max<std::int64_t>(1, config.kv().sequences() / plan.ranks);
   device.drafts = config.decode().drafts() != kNoDrafts;
   device.acceptance = config.decode().acceptance() == "rejection" ? kernels::Acceptance::kRejection
                                                                   : kernels::Acceptance::kCoupled;
@@ -91,7 +92,8 @@ Result<DevicePlan> plan_device(const Config& config) {
     device.sim.cost = sim_cost(config);
   }
   TRY(plan.shape, kernels::device_shape(plan.name, device));
-  device.kv_blocks = kv_blocks(config, plan.shape.block_bytes);
+  device.kv_blocks =
+      std::max<std::int64_t>(1, kv_blocks(config, plan.shape.block_bytes) / plan.ranks);
   plan.model_name =
       kind.reads_model ? std::filesystem::canonical(device.model).filename().string() : plan.name;
   return plan;

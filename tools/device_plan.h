@@ -14,9 +14,10 @@ namespace shoal::tools {
 
 struct DevicePlan {
   std::string name;              // of its row
-  kernels::DeviceConfig config;  // all but the clocks of the process
-  kernels::ModelShape shape;     // its numeric id left out
-  std::string model_name;        // of what it runs, unless the configuration gives one
+  kernels::DeviceConfig config;  // of each rank, all but the clocks of the process
+  int ranks = 1;
+  kernels::ModelShape shape;  // its numeric id left out
+  std::string model_name;     // of what it runs, unless the configuration gives one
   std::shared_ptr<const Tokenizer> tokenizer;  // null: the device has no use for one
 };
 

@@ -82,17 +82,20 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
 Result<void> LocalServer::open_device(const Config& config, DevicePlan plan) {
   plan.config.sim.time = {monotonic_now, [this](Instant when) { pause_.until(when); }};
   ProgressBar bar("loading");
-  TRY(device_,
-      kernels::open_device(plan.name, plan.config, [&bar](std::int64_t done, std::int64_t total) {
-        bar.update(done, total);
-      }));
+  TRY(devices_,
+      kernels::open_devices(
+          plan.name, plan.config, plan.ranks, [&bar](std::int64_t done, std::int64_t total) {
+            bar.update(done, total);
+          }));
   kernels::ExchangeRunner runner;
   if (config.experts().shards() > 0) {
-    TRY(experts_, ShardedExperts::open(config.experts(), *device_));
+    TRY(experts_, ShardedExperts::open(config.experts(), *devices_.front()));
     runner = experts_->shards().runner();
   }
-  launcher_ =
-      std::make_unique<kernels::LaunchQueue>(device_->backend(), monotonic_now, std::move(runner));
+  for (const auto& device : devices_) {
+    launchers_.push_back(
+        std::make_unique<kernels::LaunchQueue>(device->backend(), monotonic_now, runner));
+  }
   return {};
 }
 
@@ -105,9 +108,9 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
               .cluster = {},
               .kv = {},
               .expert_balance = {}};
-  if (device_ != nullptr) {
-    parts.shape = device_->backend().shape();
-    parts.devices = {{&device_->backend(), launcher_.get()}};
+  for (std::size_t r = 0; r < devices_.size(); ++r) {
+    parts.shape = devices_[r]->backend().shape();
+    parts.devices.push_back({&devices_[r]->backend(), launchers_[r].get()});
   }
   if (experts_ != nullptr) {
     parts.expert_balance = experts_->balance();
@@ -173,9 +176,9 @@ WorkLeft LocalServer::work_left() const {
     work.answers = metrics.choices_waiting + metrics.choices_running;
     work.cut = metrics.clients_gone[static_cast<std::size_t>(ClientGone::kShutdown)];
   }
-  if (device_ != nullptr) {
-    const kernels::KvArena& arena = device_->backend().arena();
-    work.sequences = arena.sequences() - arena.free_sequences();
+  for (const auto& device : devices_) {
+    const kernels::KvArena& arena = device->backend().arena();
+    work.sequences += arena.sequences() - arena.free_sequences();
   }
   return work;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/config.h"
 #include "actors/http_server.h"
@@ -72,12 +73,13 @@ class LocalServer {
 
   Config config_;
   std::string model_name_;
-  Pause pause_;                                     // of a device that takes time for nothing
-  std::unique_ptr<kernels::Device> device_;         // null without prefill and decode
-  std::unique_ptr<ShardedExperts> experts_;         // null: the device runs its experts itself
-  std::unique_ptr<kernels::LaunchQueue> launcher_;  // as the device
-  std::unique_ptr<transport::BlockStore> blocks_;   // null: KV ends with its request
-  std::unique_ptr<NodePorts> ports_;                // null: a cluster of its own
+  Pause pause_;  // of a device that takes time for nothing
+  std::vector<std::unique_ptr<kernels::Device>>
+      devices_;                              // one a rank; none: no prefill, no decode
+  std::unique_ptr<ShardedExperts> experts_;  // null: the device runs its experts itself
+  std::vector<std::unique_ptr<kernels::LaunchQueue>> launchers_;  // of the devices
+  std::unique_ptr<transport::BlockStore> blocks_;                 // null: KV ends with its request
+  std::unique_ptr<NodePorts> ports_;                              // null: a cluster of its own
   std::unique_ptr<Node> node_;
   std::unique_ptr<HttpServer> http_;  // null: no gateway
   bool started_ = false;

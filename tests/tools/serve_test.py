@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`shoal serve` with the built-in model, over real sockets: what it answers, and how it ends."""
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -170,6 +171,24 @@ class Answers(unittest.TestCase):
                 got, answer = self.server.request("POST", "/v1/chat/completions", body)
                 self.assertEqual(got, status)
                 self.assertIn(word, answer["error"]["message"])
+
+
+class Ranks(unittest.TestCase):
+    def test_answers_spread_over_ranks_with_drafts_are_the_golden_ones(self):
+        with Server("--set", "compute.ranks=2", "--set", "decode.drafts=fixed5", "--set", "kv.store=none") as server:
+            def answer(case):
+                return server.post("/v1/completions", {
+                    "model": "guppy", "prompt": case["prompt_ids"], "temperature": 0, "max_tokens": 100,
+                    "return_token_ids": True, "replay": "exact"})["choices"][0]["token_ids"]
+            cases = golden()[:12]
+            with concurrent.futures.ThreadPoolExecutor(max_workers=6) as pool:
+                answers = list(pool.map(answer, cases))
+            for case, ids in zip(cases, answers):
+                self.assertEqual(ids, case["output_ids"])
+            page = server.request("GET", "/metrics")[1]
+            values = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("shoal_d"))
+            self.assertGreater(int(values['shoal_drafts_accepted_total{place="1"}']), 0)
+            self.assertLess(int(values["shoal_decode_steps_total"]), int(values["shoal_decode_tokens_total"]))
 
 
 class Shards(unittest.TestCase):
