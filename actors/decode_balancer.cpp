@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/placement.h"
 #include "actors/policy/avoidance.h"
 #include "actors/policy/decode_balancer.h"
 #include "actors/policy/decode_moves.h"
@@ -82,10 +83,16 @@ struct DecodeBalancer {
   void report(const DecodeLoad& message);
   void rewire(const Rewire& message);
 
+  bool drains(NodeId node) const { return seat.wiring->at(node).draining; }
+
   void dispatch();
+  static DecodeNeed need_of(const Handover& waiting, const std::vector<Place>& places);
   static std::size_t index_of(const std::vector<Place>& places, const Place& place);
   std::int64_t grown(const Placed& entry) const;
   std::vector<DecodeRank> ranks(std::vector<Place>& places) const;
+  std::vector<DecodeRank> open_to(const Handover& waiting,
+                                  std::vector<DecodeRank> ranks,
+                                  const std::vector<Place>& places) const;
   void count_placed(const std::vector<std::size_t>& first, std::vector<DecodeRank>& ranks) const;
   void count_on_the_way(const std::vector<std::size_t>& first,
                         std::vector<DecodeRank>& ranks) const;
@@ -217,6 +224,7 @@ void DecodeBalancer::rewire(const Rewire& message) {
     report(*load);
   }
   dispatch();
+  leave_draining();
 }
 
 // Ranks that have reported, with what is on the way to them.
@@ -227,14 +235,13 @@ std::vector<DecodeRank> DecodeBalancer::ranks(std::vector<Place>& places) const 
     first[n] = ranks.size();
     for (std::uint32_t r = 0; r < sites[n].load.ranks.size(); ++r) {
       const DecodeRankLoad& load = sites[n].load.ranks[r];
-      ranks.push_back(
-          {.alive = static_cast<bool>(seat.wiring->nodes[n].decode_group),
-           .device = static_cast<std::uint32_t>(ranks.size()),
-           .live = load.others,
-           .kv_tokens = load.others_tokens,
-           .room = load.room,
-           .blocks = load.blocks,
-           .avoided = sites[n].load.draining || seat.node->now() < sites[n].avoided_until});
+      ranks.push_back({.alive = static_cast<bool>(seat.wiring->nodes[n].decode_group),
+                       .device = static_cast<std::uint32_t>(ranks.size()),
+                       .live = load.others,
+                       .kv_tokens = load.others_tokens,
+                       .room = load.room,
+                       .blocks = load.blocks,
+                       .avoided = drains(NodeId{n}) || seat.node->now() < sites[n].avoided_until});
       places.push_back({NodeId{n}, r});
     }
   }
@@ -287,35 +294,61 @@ void DecodeBalancer::count_on_the_way(const std::vector<std::size_t>& first,
   }
 }
 
+// As the answer may see them. To a node that drains goes what cannot be taken from it, or was
+// decoded before: new ones come with one token.
+std::vector<DecodeRank> DecodeBalancer::open_to(const Handover& waiting,
+                                                std::vector<DecodeRank> ranks,
+                                                const std::vector<Place>& places) const {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool goes_on = waiting.kv || waiting.answered > 1 ||
+                         goes_on_at(*waiting.placement->submission, places[i].node);
+    ranks[i].alive = ranks[i].alive && (goes_on || !drains(places[i].node));
+  }
+  return ranks;
+}
+
+// Nobody can take the one that waits longest but a node that drains: those behind it may go on.
 void DecodeBalancer::dispatch() {
-  while (!queue.empty()) {
-    const Handover& next = queue.front();
-    std::vector<Place> places;
-    const std::vector<DecodeRank> now = ranks(places);
-    DecodeNeed need{.device = {},
-                    .blocks = next.placement->blocks,
-                    .tokens = next.position,
-                    .tie = next.placement->submission->request.value};
-    if (next.kv) {
-      // It stays where it is, and the worst case that was reserved before prefill moves along.
-      need.blocks = 0;
-      need.device = static_cast<std::uint32_t>(index_of(places, {next.node, next.rank}));
-    }
+  std::vector<Place> places;
+  std::vector<DecodeRank> now = ranks(places);
+  for (std::size_t next = 0; next < queue.size();) {
+    const DecodeNeed need = need_of(queue[next], places);
+    const auto at = queue.begin() + static_cast<std::ptrdiff_t>(next);
     if (fits_nowhere(now, need)) {
-      refuse_too_large(next);
-      queue.pop_front();
+      refuse_too_large(*at);
+      queue.erase(at);
       continue;
     }
-    const DecodePlacement placement = policy->place(now, need, seat.node->options.decode_batch);
-    if (!placement.choice) {
+    const std::vector<DecodeRank> open = open_to(*at, now, places);
+    const DecodePlacement placement = policy->place(open, need, seat.node->options.decode_batch);
+    if (placement.choice) {
+      Handover handover = std::move(*at);
+      queue.erase(at);
+      send(std::move(handover), places[placement.choice->rank], placement.choice->step);
+      places.clear();
+      now = ranks(places);
+    } else if (placement.refusal == DecodeRefusal::kNoRoom) {
       break;
+    } else {
+      ++next;
     }
-    Handover handover = std::move(queue.front());
-    queue.pop_front();
-    send(std::move(handover), places[placement.choice->rank], placement.choice->step);
   }
   seat.node->metrics.decode_queued = static_cast<std::int64_t>(queue.size());
   seat.node->metrics.decode_live = static_cast<std::int64_t>(placed.size());
+}
+
+// KV that is in this process stays where it is, and the worst case that was reserved before prefill
+// moves along.
+DecodeNeed DecodeBalancer::need_of(const Handover& waiting, const std::vector<Place>& places) {
+  DecodeNeed need{.device = {},
+                  .blocks = waiting.placement->blocks,
+                  .tokens = waiting.position,
+                  .tie = waiting.placement->submission->request.value};
+  if (waiting.kv) {
+    need.blocks = 0;
+    need.device = static_cast<std::uint32_t>(index_of(places, {waiting.node, waiting.rank}));
+  }
+  return need;
 }
 
 void DecodeBalancer::refuse_too_large(const Handover& waiting) const {
@@ -426,14 +459,14 @@ void DecodeBalancer::leave_draining() {
     if (moving >= kMostLeaving || tried >= kMostLeaving) {
       return;
     }
-    if (entry.move || !sites[entry.site.node.value].load.draining) {
+    if (entry.move || !drains(entry.site.node)) {
       continue;
     }
     ++tried;
     std::vector<Place> places;
     std::vector<DecodeRank> others = ranks(places);
     for (std::size_t i = 0; i < others.size(); ++i) {
-      others[i].alive = others[i].alive && !sites[places[i].node.value].load.draining;
+      others[i].alive = others[i].alive && !drains(places[i].node);
     }
     const DecodeNeed need{.device = {},
                           .blocks = entry.handover.placement->blocks,

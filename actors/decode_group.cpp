@@ -63,7 +63,6 @@ struct DecodeGroup {
   std::vector<std::uint64_t> received;  // hand-overs, by router's NodeId
   KvRoom told;                          // free memory in the last report
   StepId told_step;                     // likewise
-  bool told_draining = false;           // likewise
   StepId step;                          // the last that was launched
   std::deque<Flight> flights;
   Instant idle_since{};        // the end of the last step that was over
@@ -157,7 +156,7 @@ void DecodeGroup::rewire(const Rewire& message) {
 void DecodeGroup::tick() {
   const KvRoom now = room();
   if (now.blocks > told.blocks || now.sequences > told.sequences ||
-      step.value >= told_step.value + kStepsTold || seat.node->draining != told_draining) {
+      step.value >= told_step.value + kStepsTold) {
     report();
   }
 }
@@ -434,7 +433,6 @@ void DecodeGroup::report() {
   open.set(held.size());
   told = room();
   told_step = step;
-  told_draining = seat.node->draining;
   for (std::uint32_t n = 0; n < received.size(); ++n) {
     if (!seat.wiring->nodes[n].decode_balancer) {
       continue;
@@ -443,8 +441,7 @@ void DecodeGroup::report() {
                     std::vector<DecodeRankLoad>(ranks.size()),
                     received[n],
                     fit->report(),
-                    static_cast<std::uint64_t>(grown()),
-                    told_draining};
+                    static_cast<std::uint64_t>(grown())};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const kernels::KvArena& arena = seat.node->devices[r].backend->arena();
       load.ranks[r].room = {arena.free_blocks(), arena.free_sequences()};

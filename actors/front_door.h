@@ -84,7 +84,15 @@ class ShardInbox {
 };
 
 // Health of the node as the supervisor sees it: from progress, not from being alive.
-enum class PartState : std::uint8_t { kStarting, kOk, kBusy, kDegraded, kDead, kDraining };
+enum class PartState : std::uint8_t {
+  kStarting,
+  kOk,
+  kBusy,
+  kDegraded,
+  kDead,
+  kDraining,  // ends when its work is over, and takes nothing new
+  kLeft,      // another node, which was told to end, and did
+};
 
 struct PartHealth {
   std::string name;

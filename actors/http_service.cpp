@@ -28,6 +28,8 @@ std::string_view to_string(PartState state) {
       return "dead";
     case PartState::kDraining:
       return "draining";
+    case PartState::kLeft:
+      return "left";
   }
   return "unknown";
 }

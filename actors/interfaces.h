@@ -115,6 +115,7 @@ struct Rewire { WiringPtr wiring; };  // local: supervisor, at start and wheneve
 struct Ping {};                       // wire: supervisor; answered by Heartbeat
 struct Tick {};                       // local: an actor to itself
 struct EndPart { std::string part; };  // wire: an operator's drill or a test, to the supervisor
+struct DrainNode {};  // local: to the supervisor: the process ends when its work is over
 // wire: every part to the supervisor
 struct Heartbeat { std::uint32_t part = 0; std::uint64_t progress = 0; bool has_work = false; std::string trouble{}; };
 
@@ -124,7 +125,7 @@ struct NodeBeat { NodeId node; IncarnationId incarnation; EpochId epoch; Service
 struct ViewPublished { ViewPtr view; };  // wire: membership to every supervisor it can reach
 struct RecordRead { Result<transport::ClusterRecord> record; };        // local: store to membership
 struct RecordWritten { ViewPtr view; Result<std::optional<std::uint64_t>> version; };
-struct NodeUnlinked { NodeId node; };
+struct NodeUnlinked { NodeId node; bool left = false; };
 struct LinkUp { LinkPtr link; };                        // local: link port to peer
 struct LinkAccepted { NodeId from; LinkPtr link; };  // local: link port to supervisor to peer
 struct DialFailed { Error error; };
@@ -198,8 +199,8 @@ struct KvHedge { AttemptKey key; };                                        // it
 struct PlacePrefill { PlacementPtr placement; };  // wire: router to balancer to group
 struct KvReleased {};                             // local: a lease to the group that took it
 // wire: group to balancers, after every change; `received` counts placements of the receiver's router,
-// `blocks` is the whole KV memory of a rank; `draining`: the process ends when it has nothing left
-struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; CostReport cost{}; bool draining = false; };
+// `blocks` is the whole KV memory of a rank
+struct PrefillLoad { NodeId node; PrefillBacklog backlog; std::array<std::uint64_t, kPrefillClasses> received{}; std::int64_t blocks = 0; CostReport cost{}; };
 struct PrefillOrder { PlacementPtr placement; KvLeasePtr kv; Position done = 0; std::int64_t rows = 0; bool stays = true; KvBytes loads{}; };
 struct PrefillStep { EpochId epoch; StepId step; std::vector<PrefillOrder> orders; };  // local: group to worker
 struct PrefillComputed { kernels::CompletedStep step; };  // local: launch thread to worker
@@ -216,8 +217,8 @@ struct DecodeRefused { AttemptKey key; NodeId node; };             // wire: grou
 // wire: group to balancers, after every change; `others` were placed by other routers, `blocks` is
 // the whole KV memory
 struct DecodeRankLoad { std::int64_t others = 0; std::int64_t others_tokens = 0; KvRoom room; std::int64_t blocks = 0; };
-// `steps`: tokens that an answer of it got since the start, in the mean; `draining`: its answers are to go elsewhere
-struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; bool draining = false; };
+// `steps`: tokens that an answer of it got since the start, in the mean
+struct DecodeLoad { NodeId node; std::vector<DecodeRankLoad> ranks; std::uint64_t received = 0; CostReport cost{}; std::uint64_t steps = 0; };
 struct MoveDecode { AttemptKey key; };  // wire: balancer to group to worker: out of the batch, to another rank
 struct DecodeKept { AttemptKey key; NodeId node; };  // wire: worker or group to balancer: it stays where it is
 // wire: router to group to worker: what it yielded is on another rank, or is wanted no more
@@ -239,6 +240,8 @@ struct NodeLinked;
 struct PeerLinked;
 struct PeerUp;
 struct PeerDown;
+struct PeerDrains;
+struct DrainKnown;
 
 // Interfaces: every message is one-way.
 
@@ -352,11 +355,14 @@ using KvClientActor =
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
                                   void(EndPart),        // as if the part had died
+                                  void(DrainNode),      // others are to send nothing new
                                   void(ViewPublished),  // who is in; this node too?
                                   void(LinkAccepted),
                                   void(PeerLinked),
                                   void(PeerUp),
-                                  void(PeerDown)>;
+                                  void(PeerDown),
+                                  void(PeerDrains),
+                                  void(DrainKnown)>;
 
 // One per other node.
 using PeerActor = Interface<void(Rewire),
@@ -392,6 +398,7 @@ using EpBalancerActor = Interface<void(Tick)>;  // the end of a window
 struct NodeParts {
   std::uint64_t session = 0;  // counts up whenever what this node held for others is lost
   std::uint64_t link = 0;     // its peer's number of the link behind the proxies
+  bool draining = false;      // told to end: nothing new is for it
   GatewayActor gateway;
   RouterActor router;
   std::array<PrefillBalancerActor, kPrefillClasses> prefill_balancers;  // of the router
@@ -446,11 +453,24 @@ struct PeerUp {
   NodeParts parts;
 };
 
-// local: peer to supervisor
+// local: peer to supervisor. `left`: it had said that it would.
 struct PeerDown {
   NodeId node;
   std::uint64_t link = 0;
   std::string reason;
+  bool left = false;
+};
+
+// local: peer to supervisor. The other node ends when its work is over.
+struct PeerDrains {
+  NodeId node;
+  std::uint64_t link = 0;
+};
+
+// local: peer to supervisor. The other node knows that this one does.
+struct DrainKnown {
+  NodeId node;
+  std::uint64_t link = 0;
 };
 
 }  // namespace shoal
@@ -462,6 +482,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Ping)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Heartbeat)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Tick)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::EndPart)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DrainNode)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Submit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::StopStream)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::CloseRequest)
@@ -531,4 +552,6 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::Outgoing)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerLinked)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerUp)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerDown)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PeerDrains)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DrainKnown)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::LinkAccepted)

@@ -161,7 +161,11 @@ void Owner::linked(const NodeLinked& message) {
 
 void Owner::unlinked(const NodeUnlinked& message) {
   reachable.erase(message.node);
-  members->unlinked(message.node, node->now());
+  if (message.left) {
+    members->left(message.node, node->now());
+  } else {
+    members->unlinked(message.node, node->now());
+  }
 }
 
 MembershipActor::behavior_type membership(MembershipActor::stateful_pointer<Owner> self,

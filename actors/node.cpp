@@ -286,10 +286,18 @@ class ActorNode final : public Node {
     return context_->health.wait_until_started(limit);
   }
 
-  bool drain(Nanos limit) override {
+  void start_draining(Nanos limit) override {
     if (!context_->draining.exchange(true)) {
       context_->log.event(LogLevel::kInfo, "node.draining", {{"limit_ns", limit}});
+      if (context_->serving) {
+        context_->open.add(1);  // until the supervisor knows who has to be told
+        notify(supervisor_, DrainNode{});
+      }
     }
+  }
+
+  bool drain(Nanos limit) override {
+    start_draining(limit);
     return context_->open.wait_until_none(limit);
   }
 

@@ -60,9 +60,10 @@ class Node : public FrontDoor {
  public:
   // Every part has answered once. False: some have not after `limit`.
   virtual bool wait_until_started(Nanos limit) = 0;
-  // What is open finishes, or goes on elsewhere: other nodes send nothing new here, and answers
-  // that are decoded here move where there is room. New requests of clients are refused, later
-  // attempts of open ones are not. False: some were left after `limit`.
+  // Other nodes send nothing new here, and answers that are decoded here move where there is room.
+  // New requests of clients are refused, later attempts of open ones are not. `limit`: for the log.
+  virtual void start_draining(Nanos limit) = 0;
+  // The same, and what is open finishes, or goes on elsewhere. False: some was left after `limit`.
   virtual bool drain(Nanos limit) = 0;
   // Fails what is open, ends all actors, stops the launcher. False: an actor still runs after
   // `limit`; the process must then leave without destroying the node (std::_Exit). Idempotent.

@@ -47,7 +47,9 @@ struct Session {
   MembershipActor membership;
   NodeParts parts;  // once open
   bool open = false;
-  bool wired = false;  // the node's parts know of it
+  bool wired = false;          // the node's parts know of it
+  bool told_draining = false;  // by this side
+  bool is_draining = false;    // the other side
   // Came before that, with its size on the link; bounded by the credit.
   std::deque<std::pair<wire::Envelope, std::size_t>> before;
 
@@ -71,6 +73,7 @@ struct Peer {
   bool dialing = false;
   Instant redial_at{};
   Nanos redial_wait = kFirstRedial;
+  bool leaves = false;  // this node, as it was told to
 
   ~Peer();
 
@@ -82,6 +85,7 @@ struct Peer {
   void bytes(const LinkBytes& message);
   void send(const Outgoing& message);
   void lose(const std::string& reason);
+  void tell_lost(const Session& lost, const std::string& reason) const;
 
   const ClusterContext& cluster() const { return *node->cluster; }
 
@@ -96,6 +100,8 @@ struct Peer {
   void greet();
   void agree();
   void open();
+  void tell_draining();
+  void drains();
   void refuse(const LinkPtr& link, const std::string& reason) const;
   void write(const wire::Frame& frame);
   void write_under_credit(std::string bytes);
@@ -108,6 +114,7 @@ struct Peer {
 
 Peer::~Peer() {
   if (session) {
+    leaves = node->draining;
     lose("the peer actor ends");
   }
 }
@@ -205,6 +212,7 @@ void Peer::greet() {
   hello.set_model(cluster().identity.model);
   hello.set_numeric(cluster().identity.numeric);
   write(frame);
+  tell_draining();
 }
 
 void Peer::bytes(const LinkBytes& message) {
@@ -240,6 +248,12 @@ void Peer::frame(const wire::Frame& frame, std::size_t size) {
       return;
     case wire::Frame::kRefusal:
       lose("refused: " + frame.refusal());
+      return;
+    case wire::Frame::kDraining:
+      drains();
+      return;
+    case wire::Frame::kNoted:
+      notify(supervisor, DrainKnown{remote, session->id});
       return;
     case wire::Frame::IS_NOT_SET:
       return;  // a kind of a later version
@@ -288,6 +302,7 @@ void Peer::hello(const wire::Hello& hello) {
 // The other side may be quicker: what it sends waits until all parts here know the session.
 void Peer::rewire(const Rewire& message) {
   wiring = message.wiring;
+  tell_draining();
   if (!session || !session->open || wiring->at(remote).link != session->id) {
     return;
   }
@@ -340,7 +355,27 @@ void Peer::open() {
       spawn_proxies(self->home_system(), seat, cluster().topology.nodes[remote.value].roles);
   node->log.event(
       LogLevel::kInfo, "peer.up", {{"node", cluster().topology.nodes[remote.value].name}});
+  session->parts.draining = session->is_draining;
   notify(supervisor, PeerUp{remote, session->id, session->parts});
+}
+
+// A node must not end before the others know: they would take its end for a loss, and what they
+// sent last would be lost.
+void Peer::tell_draining() {
+  if (session && node->draining && !session->told_draining) {
+    session->told_draining = true;
+    wire::Frame frame;
+    frame.set_draining(true);
+    write(frame);
+  }
+}
+
+void Peer::drains() {
+  session->is_draining = true;
+  notify(supervisor, PeerDrains{remote, session->id});
+  wire::Frame frame;
+  frame.set_noted(true);
+  write(frame);
 }
 
 void Peer::refuse(const LinkPtr& link, const std::string& reason) const {
@@ -361,15 +396,22 @@ void Peer::lose(const std::string& reason) {
   end_proxies(lost.parts);
   redial_at = node->now() + redial_wait;
   redial_wait = std::min(redial_wait * 2, last_redial());
-  if (lost.open) {
-    ++node->metrics.links_lost;
+  tell_lost(lost, reason);
+  notify(supervisor, PeerDown{remote, lost.id, reason, lost.is_draining});
+}
+
+// That a node ends as it was told to is no loss.
+void Peer::tell_lost(const Session& lost, const std::string& reason) const {
+  const std::string& name = cluster().topology.nodes[remote.value].name;
+  if (lost.is_draining) {
+    node->log.event(LogLevel::kInfo, "peer.left", {{"node", name}, {"reason", reason}});
+    return;
   }
-  node->log.event(lost.open ? LogLevel::kWarning : LogLevel::kDebug,
+  const bool is_loss = lost.open && !leaves;
+  node->metrics.links_lost += is_loss ? 1 : 0;
+  node->log.event(is_loss ? LogLevel::kWarning : LogLevel::kDebug,
                   "peer.down",
-                  {{"node", cluster().topology.nodes[remote.value].name},
-                   {"open", lost.open},
-                   {"reason", reason}});
-  notify(supervisor, PeerDown{remote, lost.id, reason});
+                  {{"node", name}, {"open", lost.open}, {"reason", reason}});
 }
 
 void Peer::write(const wire::Frame& frame) {

@@ -137,6 +137,10 @@ void start_behind(Placement& placement, const KvFound& found, const CostModel& c
   placement.cached = std::min(found.tail ? reuse.start : reuse.hit, placement.span.prompt);
 }
 
+bool goes_on_at(const Submission& submission, NodeId draining) {
+  return submission.gateway == draining || !submission.forced.empty();
+}
+
 TimelineFields timeline_fields(const Submission& submission, Instant now) {
   return {{"prompt", std::ssize(*submission.prompt)},
           {"forced", std::ssize(submission.forced)},

@@ -45,6 +45,10 @@ Placement make_placement(SubmissionPtr submission,
 // The same attempt behind what was found now.
 void start_behind(Placement& placement, const KvFound& found, const CostModel& cost);
 
+// A node that drains takes nothing new. What goes on may still come there, where no other node can
+// take it: answers of its own clients, and those that were under way before.
+bool goes_on_at(const Submission& submission, NodeId draining);
+
 // What was asked, and what was decided about it, for the timeline.
 TimelineFields timeline_fields(const Submission& submission, Instant now);
 TimelineFields timeline_fields(const Placement& placement, KvReason why, Position stored);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/placement.h"
 #include "actors/policy/avoidance.h"
 #include "actors/policy/cost_model.h"
 #include "actors/policy/kv_budget.h"
@@ -52,6 +53,10 @@ struct PrefillBalancer {
   Nanos waiting_work() const;
   std::optional<Nanos> too_late_by(const Placement& placement) const;
   std::vector<PrefillInstance> instances(const Placement& placement) const;  // spans of `sites`
+  std::vector<PrefillInstance> open_instances(const Placement& placement) const;
+
+  bool drains(NodeId node) const { return seat.wiring->at(node).draining; }
+
   void send(PlacementPtr placement, const PrefillChoice& choice);
   void refuse(const Placement& placement) const;
   void refuse_too_late(const Placement& placement, Nanos late) const;
@@ -79,7 +84,7 @@ std::optional<Nanos> PrefillBalancer::too_late_by(const Placement& placement) co
     return std::nullopt;
   }
   const auto first_token =
-      latest_first_token(instances(placement), need(placement), waiting_work());
+      latest_first_token(open_instances(placement), need(placement), waiting_work());
   const Nanos left = submission.deadline - seat.node->now();
   return first_token && *first_token > left ? std::optional(*first_token - left) : std::nullopt;
 }
@@ -104,7 +109,7 @@ PrefillNeed PrefillBalancer::need(const Placement& placement) const {
 // Comes back when the group that is best off would be through with what waits here.
 void PrefillBalancer::refuse(const Placement& placement) const {
   std::optional<Nanos> first_token;
-  for (PrefillInstance& instance : instances(placement)) {
+  for (PrefillInstance& instance : open_instances(placement)) {
     if (instance.alive) {
       instance.queued[length_class] += waiting_work();
       const Nanos predicted = predict_first_token(instance, need(placement));
@@ -226,7 +231,8 @@ std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placeme
     const Site& site = sites[n];
     instances[n].alive = static_cast<bool>(seat.wiring->nodes[n].prefill_group);
     instances[n].holds = site.load.blocks == 0 || blocks_at(n, placement) <= site.load.blocks;
-    instances[n].avoided = site.load.draining || seat.node->now() < site.avoided_until;
+    instances[n].avoided =
+        drains(NodeId{static_cast<std::uint32_t>(n)}) || seat.node->now() < site.avoided_until;
     instances[n].work =
         price_apart(prefill_work(CostModel(site.load.cost.coefficients), placement.span),
                     placement.work,
@@ -252,23 +258,40 @@ std::vector<PrefillInstance> PrefillBalancer::instances(const Placement& placeme
   return instances;
 }
 
+// Where the request may go: not to a node that drains, unless it goes on there.
+std::vector<PrefillInstance> PrefillBalancer::open_instances(const Placement& placement) const {
+  std::vector<PrefillInstance> open = instances(placement);
+  for (std::uint32_t n = 0; n < open.size(); ++n) {
+    open[n].alive =
+        open[n].alive && (!drains(NodeId{n}) || goes_on_at(*placement.submission, NodeId{n}));
+  }
+  return open;
+}
+
+// Nobody can take the one that waits longest but a node that drains: those behind it may go on.
 void PrefillBalancer::dispatch() {
-  while (!queue.empty()) {
-    const std::vector<PrefillInstance> now = instances(*queue.front());
-    if (fits_nowhere(now)) {
-      refuse_too_large(*queue.front());
-      queue.pop_front();
+  for (std::size_t next = 0; next < queue.size();) {
+    const auto at = queue.begin() + static_cast<std::ptrdiff_t>(next);
+    if (fits_nowhere(instances(**at))) {
+      refuse_too_large(**at);
+      queue.erase(at);
       continue;
     }
-    const auto choice = policy->pick(now, need(*queue.front()));
-    if (!choice) {
+    const std::vector<PrefillInstance> open = open_instances(**at);
+    const bool can_take = std::any_of(
+        open.begin(), open.end(), [](const PrefillInstance& i) { return i.alive && i.holds; });
+    const auto choice = policy->pick(open, need(**at));
+    if (choice) {
+      PlacementPtr placement = std::move(*at);
+      queue.erase(at);
+      const Nanos work = open[choice->instance].work.value_or(placement->work);
+      sites[choice->instance].on_the_way.push_back(work);
+      send(std::move(placement), *choice);
+    } else if (can_take) {
       break;
+    } else {
+      ++next;
     }
-    PlacementPtr placement = std::move(queue.front());
-    queue.pop_front();
-    const Nanos work = now[choice->instance].work.value_or(placement->work);
-    sites[choice->instance].on_the_way.push_back(work);
-    send(std::move(placement), *choice);
   }
   seat.node->metrics.prefill_queued[length_class] = static_cast<std::int64_t>(queue.size());
 }

@@ -65,7 +65,6 @@ struct PrefillGroup {
   std::vector<PrefillChunk> chunks;        // of the running step
   Instant step_ends{};                     // as predicted
   std::optional<PrefillStepDone> slowest;  // of the ranks of the running step that are done
-  bool told_draining = false;              // in the last report
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -389,9 +388,6 @@ void PrefillGroup::tick() {
   });
   open.set(held.size() + leaving.size());
   run_step();
-  if (seat.node->draining != told_draining) {
-    report();
-  }
 }
 
 void PrefillGroup::give_up(const AttemptKey& key, Error error) {
@@ -415,7 +411,6 @@ std::int64_t PrefillGroup::largest_rank() const {
 }
 
 void PrefillGroup::report() {
-  told_draining = seat.node->draining;
   open.set(held.size() + leaving.size());
   PrefillBacklog backlog = schedule->backlog();
   for (const auto& [key, work] : held) {
@@ -432,12 +427,7 @@ void PrefillGroup::report() {
   for (std::size_t n = 0; n < received.size(); ++n) {
     for (const PrefillBalancerActor& balancer : seat.wiring->nodes[n].prefill_balancers) {
       notify(balancer,
-             PrefillLoad{seat.wiring->self,
-                         backlog,
-                         received[n],
-                         largest_rank(),
-                         fit->report(),
-                         told_draining});
+             PrefillLoad{seat.wiring->self, backlog, received[n], largest_rank(), fit->report()});
     }
   }
 }

@@ -133,11 +133,14 @@ SupervisorActor::behavior_type supervisor(Pointer<SupervisorActor> self, Proxy p
   return {stays<Tick>(),
           stays<Heartbeat>(),
           stays<EndPart>(),
+          stays<DrainNode>(),
           forwards<ViewPublished>(self),
           stays<LinkAccepted>(),
           stays<PeerLinked>(),
           stays<PeerUp>(),
-          stays<PeerDown>()};
+          stays<PeerDown>(),
+          stays<PeerDrains>(),
+          stays<DrainKnown>()};
 }
 
 MembershipActor::behavior_type membership(Pointer<MembershipActor> self, Proxy proxy) {

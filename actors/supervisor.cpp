@@ -50,11 +50,13 @@ int severity(PartState state) {
       return 0;
     case PartState::kBusy:
       return 1;
-    case PartState::kDraining:
-      return 2;
+    case PartState::kLeft:
+      return 0;
     case PartState::kStarting:
-      return 3;
+      return 2;
     case PartState::kDegraded:
+      return 3;
+    case PartState::kDraining:
       return 4;
     case PartState::kDead:
       return 5;
@@ -110,6 +112,7 @@ void Supervisor::for_each_pipeline_part(Visit visit) const {
 
 void Supervisor::start() {
   watched.resize(part::count(node->devices.size()));
+  uninformed.start(node);
   if (here().gateway) {
     reset_pulse(part::kGateway);
     monitors.watch(here().gateway, part::kGateway);
@@ -232,6 +235,7 @@ void Supervisor::stop_serving() {
   here() = NodeParts{};
   here().session = before.session + 1;
   here().gateway = before.gateway;
+  here().draining = before.draining;
   wiring.prefill_workers.clear();
   wiring.decode_workers.clear();
   wiring.kv_client = nullptr;
@@ -349,11 +353,14 @@ SupervisorActor::behavior_type supervisor(SupervisorActor::stateful_pointer<Supe
       },
       [self](const Heartbeat& m) { self->state.heartbeat(m); },
       [self](const EndPart& m) { self->state.end_part(m); },
+      [self](const DrainNode&) { self->state.drain(); },
       [self](const ViewPublished& m) { self->state.see(m); },
       [self](const LinkAccepted& m) { self->state.accept(m); },
       [self](const PeerLinked& m) { self->state.peer_linked(m); },
       [self](const PeerUp& m) { self->state.peer_up(m); },
       [self](const PeerDown& m) { self->state.peer_down(m); },
+      [self](const PeerDrains& m) { self->state.peer_drains(m); },
+      [self](const DrainKnown& m) { self->state.drain_known(m); },
   };
 }
 

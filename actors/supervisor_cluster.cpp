@@ -8,10 +8,25 @@
 #include "actors/supervisor_state.h"
 
 namespace shoal {
+namespace {
+
+void add_roles(NodeRoles& to, const NodeRoles& roles) {
+  to.router |= roles.router;
+  to.prefill |= roles.prefill;
+  to.decode |= roles.decode;
+}
+
+bool can_serve(const NodeRoles& roles) {
+  return roles.router && roles.prefill && roles.decode;
+}
+
+}  // namespace
 
 void Supervisor::start_cluster() {
   peers.resize(wiring.nodes.size());
   links.resize(wiring.nodes.size());
+  left.resize(wiring.nodes.size());
+  informed.resize(wiring.nodes.size());
   begin_life();
   if (node->cluster->topology.owner == wiring.self) {
     start_autoscaler();
@@ -139,6 +154,7 @@ void Supervisor::accept(const LinkAccepted& message) const {
 }
 
 void Supervisor::peer_linked(const PeerLinked& message) {
+  left.at(message.node.value) = false;
   if (message.membership) {
     owner = message.membership;
     beat();
@@ -153,12 +169,14 @@ void Supervisor::peer_up(const PeerUp& message) {
   parts.session = session;
   parts.link = message.link;
   links[message.node.value] = message.link;
+  count_uninformed();
   tell_wiring();
   judge(node->now());
 }
 
 void Supervisor::peer_down(const PeerDown& message) {
-  notify(wiring.membership, NodeUnlinked{message.node});
+  left.at(message.node.value) = message.left;
+  notify(wiring.membership, NodeUnlinked{message.node, message.left});
   if (message.node == node->cluster->topology.owner && owner != wiring.membership) {
     owner = nullptr;
   }
@@ -168,8 +186,40 @@ void Supervisor::peer_down(const PeerDown& message) {
   }
 }
 
+// From now on nothing new comes here, and this node's end is no loss to anybody.
+void Supervisor::drain() {
+  here().draining = true;
+  count_uninformed();
+  tell_wiring();
+  judge(node->now());
+  node->open.add(-1);  // of Node::start_draining
+}
+
+void Supervisor::drain_known(const DrainKnown& message) {
+  informed.at(message.node.value) = message.link;
+  count_uninformed();
+}
+
+void Supervisor::count_uninformed() {
+  std::size_t count = 0;
+  for (std::size_t n = 0; n < links.size() && node->draining; ++n) {
+    count += links[n] != 0 && links[n] != informed[n] ? 1 : 0;
+  }
+  uninformed.set(count);
+}
+
+// Before its session is open here the peer keeps it in mind.
+void Supervisor::peer_drains(const PeerDrains& message) {
+  if (links.at(message.node.value) == message.link) {
+    wiring.nodes[message.node.value].draining = true;
+    tell_wiring();
+    judge(node->now());
+  }
+}
+
 void Supervisor::drop_node(NodeId remote) {
   links[remote.value] = 0;
+  count_uninformed();
   const std::uint64_t session = wiring.nodes[remote.value].session + 1;
   wiring.nodes[remote.value] = NodeParts{};
   wiring.nodes[remote.value].session = session;
@@ -184,6 +234,11 @@ bool Supervisor::is_up(NodeId id) const {
   return needs_link(id) ? links[id.value] != 0 : view->find(id) != nullptr;
 }
 
+// It was told to end, and did.
+bool Supervisor::has_left(NodeId id) const {
+  return !is_up(id) && (left[id.value] || view->has_left(id));
+}
+
 // Behind a link the parts say it, elsewhere the topology.
 NodeRoles Supervisor::reached_at(NodeId id) const {
   if (id != wiring.self && !needs_link(id)) {
@@ -195,30 +250,40 @@ NodeRoles Supervisor::reached_at(NodeId id) const {
           .decode = static_cast<bool>(parts.decode_group)};
 }
 
-// Without a router, a prefill and a decode somewhere nothing can be served.
+PartHealth Supervisor::judge_node(NodeId id) const {
+  PartHealth part{.name = "node." + node->cluster->topology.nodes[id.value].name,
+                  .state = PartState::kOk,
+                  .cause = {}};
+  if (has_left(id)) {
+    part.state = PartState::kLeft;
+    part.cause = "it was told to end";
+  } else if (!is_up(id)) {
+    part.state = PartState::kDegraded;
+    part.cause = id == wiring.self ? "not a member of the cluster" : "cannot be reached";
+  } else if (wiring.nodes[id.value].draining) {
+    part.state = PartState::kDraining;
+    part.cause = "it was told to end, and takes nothing new";
+  }
+  return part;
+}
+
+// Without a router, a prefill and a decode somewhere nothing can be served; where the last ones
+// drain, nothing new can.
 void Supervisor::judge_nodes(NodeHealth& health) const {
   NodeRoles reached;
+  NodeRoles open;
+  bool degraded = false;
   for (std::uint32_t n = 0; n < wiring.nodes.size(); ++n) {
-    const NodeId id{n};
-    const NodeRoles roles = reached_at(id);
-    reached.router |= roles.router;
-    reached.prefill |= roles.prefill;
-    reached.decode |= roles.decode;
-    PartHealth part{"node." + node->cluster->topology.nodes[n].name, PartState::kOk, "", Nanos{0}};
-    if (!is_up(id)) {
-      part.state = PartState::kDegraded;
-      part.cause = id == wiring.self ? "not a member of the cluster" : "cannot be reached";
-    }
-    health.parts.push_back(std::move(part));
+    const NodeRoles roles = reached_at(NodeId{n});
+    add_roles(reached, roles);
+    add_roles(open, wiring.nodes[n].draining ? NodeRoles{} : roles);
+    health.parts.push_back(judge_node(NodeId{n}));
+    degraded |= health.parts.back().state == PartState::kDegraded;
   }
-  const bool complete = reached.router && reached.prefill && reached.decode;
-  const bool all_up =
-      std::all_of(health.parts.begin(), health.parts.end(), [](const PartHealth& part) {
-        return part.state == PartState::kOk || part.state == PartState::kBusy;
-      });
-  const PartState cluster = !complete ? PartState::kDead
-                            : all_up  ? PartState::kOk
-                                      : PartState::kDegraded;
+  const PartState cluster = !can_serve(reached) ? PartState::kDead
+                            : !can_serve(open)  ? PartState::kDraining
+                            : degraded          ? PartState::kDegraded
+                                                : PartState::kOk;
   if (severity(cluster) > severity(health.state)) {
     health.state = cluster;
   }

@@ -43,7 +43,10 @@ struct Supervisor {
   std::vector<std::uint64_t> links;  // by NodeId: the session whose parts are wired in
   MembershipActor owner;             // local, or a proxy while its node is linked
   ViewPtr view = std::make_shared<const View>();
-  bool joined = false;  // the newest view has this life of the node
+  bool joined = false;                  // the newest view has this life of the node
+  std::vector<bool> left;               // by NodeId: ended as it was told to, and is not back
+  std::vector<std::uint64_t> informed;  // by NodeId: the session in which it heard of the drain
+  OpenCount uninformed;
 
   ~Supervisor() {
     end_pipeline();
@@ -82,6 +85,9 @@ struct Supervisor {
   void peer_linked(const PeerLinked& message);
   void peer_up(const PeerUp& message);
   void peer_down(const PeerDown& message);
+  void drain();
+  void peer_drains(const PeerDrains& message);
+  void drain_known(const DrainKnown& message);
 
   void start_cluster();
   bool needs_link(NodeId remote) const;
@@ -94,8 +100,11 @@ struct Supervisor {
   void set_transport_peers() const;
   void drop_node(NodeId remote);
   void reset_links(const std::string& reason) const;
+  void count_uninformed();
   bool is_up(NodeId id) const;
+  bool has_left(NodeId id) const;
   NodeRoles reached_at(NodeId id) const;
+  PartHealth judge_node(NodeId id) const;
   void judge_nodes(NodeHealth& health) const;
 
   NodeParts& here() { return wiring.nodes[wiring.self.value]; }

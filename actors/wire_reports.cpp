@@ -64,7 +64,6 @@ std::string encode(const PrefillLoad& message, Instant) {
   out.set_step_left_ns(message.backlog.step_left.count());
   out.set_blocks(message.blocks);
   put(message.cost, *out.mutable_cost());
-  out.set_draining(message.draining);
   return out.SerializeAsString();
 }
 
@@ -89,7 +88,6 @@ Result<PrefillLoad> decode(std::string_view bytes, Instant) {
   load.backlog.step_left = Nanos{in.step_left_ns()};
   load.blocks = in.blocks();
   load.cost = get(in.cost());
-  load.draining = in.draining();
   return load;
 }
 
@@ -147,7 +145,6 @@ std::string encode(const DecodeLoad& message, Instant) {
   out.set_node(message.node.value);
   out.set_received(message.received);
   out.set_step_count(message.steps);
-  out.set_draining(message.draining);
   put(message.cost, *out.mutable_cost());
   for (const DecodeRankLoad& rank : message.ranks) {
     wire::DecodeRankLoad& entry = *out.add_ranks();
@@ -163,8 +160,7 @@ std::string encode(const DecodeLoad& message, Instant) {
 template <>
 Result<DecodeLoad> decode(std::string_view bytes, Instant) {
   TRY(const wire::DecodeLoad in, parse<wire::DecodeLoad>(bytes, "decode load"));
-  DecodeLoad load{
-      NodeId{in.node()}, {}, in.received(), get(in.cost()), in.step_count(), in.draining()};
+  DecodeLoad load{NodeId{in.node()}, {}, in.received(), get(in.cost()), in.step_count()};
   for (const wire::DecodeRankLoad& rank : in.ranks()) {
     load.ranks.push_back({rank.others(),
                           rank.others_tokens(),
@@ -205,17 +201,23 @@ std::string encode(const View& view) {
   for (const Member& one : view.fenced) {
     *out.add_fenced() = member(one);
   }
+  for (const NodeId node : view.left) {
+    out.add_left(node.value);
+  }
   return out.SerializeAsString();
 }
 
 Result<View> decode_view(std::string_view bytes) {
   TRY(const wire::View in, parse<wire::View>(bytes, "view"));
-  View view{EpochId{in.epoch()}, {}, {}};
+  View view{EpochId{in.epoch()}, {}, {}, {}};
   for (const wire::Member& one : in.members()) {
     view.members.push_back(member(one));
   }
   for (const wire::Member& one : in.fenced()) {
     view.fenced.push_back(member(one));
+  }
+  for (const std::uint32_t node : in.left()) {
+    view.left.push_back(NodeId{node});
   }
   return view;
 }

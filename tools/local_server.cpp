@@ -176,6 +176,8 @@ WorkLeft LocalServer::work_left() const {
     work.answers = metrics.choices_waiting + metrics.choices_running;
     work.cut = metrics.clients_gone[static_cast<std::size_t>(ClientGone::kShutdown)];
   }
+  work.routed = node_->metrics().ledger_open;
+  work.has_memory = !devices_.empty();
   for (const auto& device : devices_) {
     const kernels::KvArena& arena = device->backend().arena();
     work.sequences += arena.sequences() - arena.free_sequences();
@@ -185,6 +187,7 @@ WorkLeft LocalServer::work_left() const {
 
 bool LocalServer::drain(Nanos limit) {
   const Instant deadline = monotonic_now() + limit;
+  node_->start_draining(limit);
   const bool sent = http_ == nullptr || http_->drain(deadline);
   // Answers that were cut just now are still open in the node for a moment; one that gave up owes
   // nothing any more.

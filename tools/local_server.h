@@ -29,7 +29,9 @@ struct WorkLeft {
   bool has_clients = false;    // a gateway: its drain waits for their answers
   std::int64_t answers = 0;    // of those clients
   std::int64_t cut = 0;        // of them, since the start
-  std::int64_t sequences = 0;  // in the KV memory
+  bool has_memory = false;     // KV memory: prefill or decode
+  std::int64_t sequences = 0;  // in it
+  std::int64_t routed = 0;     // answers in its router's ledger
 };
 
 class LocalServer {

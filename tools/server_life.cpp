@@ -58,6 +58,11 @@ std::string draining_line(const WorkLeft& work, Nanos limit) {
     return work.answers == 0 ? "no answer is open"
                              : "waits for " + count(work.answers, "open answer") + most;
   }
+  if (!work.has_memory) {
+    return work.routed == 0 ? "its ledger holds no answer"
+                            : "waits for " + count(work.routed, "answer") +
+                                  " in its ledger to end if another router takes new ones" + most;
+  }
   return "no client is connected here; " +
          (work.sequences == 0 ? "its KV memory holds no answer"
                               : "waits for " + count(work.sequences, "answer") +
@@ -67,7 +72,8 @@ std::string draining_line(const WorkLeft& work, Nanos limit) {
 // What of that was left when the time was over.
 std::string left_line(const WorkLeft& work, std::int64_t cut_before) {
   return work.has_clients ? count(work.cut - cut_before, "answer") + " cut"
-                          : count(work.sequences, "answer") + " left to be tried again elsewhere";
+                          : count(work.has_memory ? work.sequences : work.routed, "answer") +
+                                " left to be tried again elsewhere";
 }
 
 void leave_at_the_next(const sigset_t& signals) {

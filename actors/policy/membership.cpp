@@ -14,6 +14,10 @@ const Member* View::find(NodeId node) const {
   return found == members.end() ? nullptr : &*found;
 }
 
+bool View::has_left(NodeId node) const {
+  return std::find(left.begin(), left.end(), node) != left.end();
+}
+
 std::string View::members_text() const {
   std::string text;
   for (const Member& member : members) {
@@ -46,11 +50,13 @@ void Membership::heard(NodeId node, IncarnationId incarnation, Instant now) {
   pulse.incarnation = incarnation;
   pulse.heard = now;
   pulse.unlinked.reset();
+  pulse.left = false;
 }
 
 void Membership::linked(NodeId node) {
   if (const auto known = pulses_.find(node); known != pulses_.end()) {
     known->second.unlinked.reset();
+    known->second.left = false;
   }
 }
 
@@ -58,6 +64,19 @@ void Membership::unlinked(NodeId node, Instant now) {
   if (const auto known = pulses_.find(node); known != pulses_.end() && !known->second.unlinked) {
     known->second.unlinked = now;
   }
+}
+
+void Membership::left(NodeId node, Instant now) {
+  unlinked(node, now);
+  if (const auto known = pulses_.find(node); known != pulses_.end()) {
+    known->second.left = true;
+  }
+}
+
+bool Membership::has_left(const Member& member) const {
+  const auto known = pulses_.find(member.node);
+  return known != pulses_.end() && known->second.incarnation == member.incarnation &&
+         known->second.left;
 }
 
 bool Membership::is_dead(const Member& member, Instant now) const {
@@ -80,10 +99,13 @@ bool Membership::is_fenced(NodeId node, IncarnationId incarnation) const {
 }
 
 std::optional<View> Membership::next(Instant now) const {
-  View next{EpochId{view_.epoch.value + 1}, {}, view_.fenced};
+  View next{EpochId{view_.epoch.value + 1}, {}, view_.fenced, view_.left};
   for (const Member& member : view_.members) {
     if (is_dead(member, now)) {
       next.fenced.push_back(member);
+      if (has_left(member)) {
+        next.left.push_back(member.node);
+      }
     } else {
       next.members.push_back(member);
     }
@@ -101,6 +123,7 @@ std::optional<View> Membership::next(Instant now) const {
   std::sort(next.members.begin(), next.members.end(), [](const Member& a, const Member& b) {
     return a.node < b.node;
   });
+  std::erase_if(next.left, [&next](NodeId node) { return next.find(node) != nullptr; });
   if (next.members == view_.members) {
     return std::nullopt;
   }

@@ -26,11 +26,14 @@ struct View {
   EpochId epoch;
   std::vector<Member> members;  // by node
   std::vector<Member> fenced;   // newest last
+  std::vector<NodeId> left{};   // were told to end, and did; not back yet
 
   const Member* find(NodeId node) const;
 
   // "0:65537 2:131073": nodes and their lives.
   std::string members_text() const;
+
+  bool has_left(NodeId node) const;
 
   bool has(NodeId node, IncarnationId incarnation) const {
     const Member* member = find(node);
@@ -59,6 +62,8 @@ class Membership {
   void heard(NodeId node, IncarnationId incarnation, Instant now);
   void linked(NodeId node);
   void unlinked(NodeId node, Instant now);
+  // It had said that it would end, and its link is gone: no loss, if it does not come back.
+  void left(NodeId node, Instant now);
 
   // The owner itself did not run until `now`, so it says nothing about a member that it did not
   // hear: each has until `now` + dead.
@@ -76,9 +81,11 @@ class Membership {
     IncarnationId incarnation;
     Instant heard;
     std::optional<Instant> unlinked;
+    bool left = false;
   };
 
   bool is_dead(const Member& member, Instant now) const;
+  bool has_left(const Member& member) const;
   bool is_fenced(NodeId node, IncarnationId incarnation) const;
 
   MembershipLimits limits_;

@@ -162,6 +162,8 @@ TEST_CASE("clients that leave at random moments give everything back") {
     }
     world.settle();
     CHECK(world.memory_is_free());
+    world.node().start_draining(Nanos{0});
+    world.settle();
     CHECK(world.node().drain(Nanos{0}));
   }
 }
@@ -259,6 +261,20 @@ TEST_CASE("a drain lets open answers finish and refuses new ones") {
   check_truth(world, {}, id, request);
   world.settle();
   CHECK(world.node().drain(Nanos{0}));
+}
+
+TEST_CASE("a drain of the only node lets answers finish that were queued when it began") {
+  World world({});
+  std::vector<std::pair<RequestId, Wanted>> asked;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const Wanted request = wanted(i, 300, 30);
+    asked.emplace_back(world.clients().ask(request), request);
+  }
+  world.node().start_draining(Nanos{0});
+  REQUIRE(world.run_until_all_over());
+  for (const auto& [id, request] : asked) {
+    check_truth(world, {}, id, request);
+  }
 }
 
 TEST_CASE("a node that stops fails what is open, once") {

@@ -54,6 +54,33 @@ TEST_CASE("a silent member is left out after the dead limit, not before") {
   CHECK(members.view().members.empty());
 }
 
+TEST_CASE(
+    "a member that said it would end is told apart from one that was lost, until it is back") {
+  Membership members(kLimits);
+  members.heard(kA, kFirst, at(0));
+  members.heard(kB, kFirst, at(0));
+  publish(members, at(0));
+  members.left(kA, at(10));
+  members.unlinked(kB, at(10));
+  CHECK(publish(members, at(311)));
+  CHECK(members.view().members.empty());
+  CHECK(members.view().has_left(kA));
+  CHECK_FALSE(members.view().has_left(kB));
+  members.heard(kA, kSecond, at(400));
+  CHECK(publish(members, at(400)));
+  CHECK(members.view().has(kA, kSecond));
+  CHECK_FALSE(members.view().has_left(kA));
+}
+
+TEST_CASE("a member whose link comes back while it drains is not out") {
+  Membership members(kLimits);
+  members.heard(kA, kFirst, at(0));
+  publish(members, at(0));
+  members.left(kA, at(10));
+  members.linked(kA);
+  CHECK_FALSE(publish(members, at(400)));
+}
+
 TEST_CASE("a member without a link is left out after the suspect limit, unless it is heard again") {
   Membership members(kLimits);
   members.heard(kA, kFirst, at(0));

@@ -48,6 +48,7 @@ constexpr Row kRows[] = {
     {"view_not_published", "membership.not_published", {}},
     {"store_failed", "membership.store_failed", {}},
     {"owner_was_away", "membership.was_away", {}},
+    {"node_left", "peer.left", {}},
     {"link_lost_open", "peer.down", {"open=1"}},
     {"link_silent", "peer.down", {"silent for too long"}},
     {"link_left_view", "peer.down", {"left the view"}},

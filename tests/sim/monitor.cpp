@@ -137,7 +137,7 @@ void Monitor::keeps_under(NodeId node,
   }
 }
 
-// 7. Never `ok` without progress, nor when another node is gone.
+// 7. Never `ok` without progress, nor when another node is gone that was not told to end.
 void Monitor::health(NodeId node) {
   const auto& supervisor = world_.config().supervisor();
   const Nanos heartbeat = std::chrono::milliseconds(supervisor.heartbeat_ms());
@@ -153,7 +153,8 @@ void Monitor::health(NodeId node) {
   const Nanos told = heartbeat * (supervisor.dead() + kHeartbeatsToTell) + kViewChange;
   for (std::uint32_t other = 0; other < world_.size(); ++other) {
     const auto away = world_.away_since(NodeId{other});
-    if (away && now - std::max(*away, world_.runs_since(node)) > told) {
+    if (away && !world_.draining(NodeId{other}) &&
+        now - std::max(*away, world_.runs_since(node)) > told) {
       is_not_ok(node, "node " + std::to_string(other) + " is away");
     }
   }

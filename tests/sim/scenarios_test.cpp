@@ -301,3 +301,17 @@ TEST_CASE("decode nodes that drain hand their answers over, and nothing is compu
     CHECK_FALSE(outcome.counters.contains("second_attempt"));
   }
 }
+
+TEST_CASE("the last prefill node drains without a second attempt of any answer") {
+  for (const std::string name : {"last_prefill_drained"}) {
+    CAPTURE(name);
+    const auto scenario = read_scenario(SHOAL_SCENARIOS "/" + name + ".txtpb").value();
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(seed);
+      const Outcome outcome = run_scenario(scenario, {seed, false});
+      check_clean(outcome);
+      CHECK(outcome.counters.contains("node_left"));
+      CHECK_FALSE(outcome.counters.contains("second_attempt"));
+    }
+  }
+}

@@ -251,7 +251,7 @@ void World::drain(NodeId node) {
   }
   say(node, "world.drain");
   host.draining = true;
-  host.life->node->drain(Nanos{0});
+  host.life->node->start_draining(Nanos{0});
   const Nanos declared = std::chrono::milliseconds(config_.request().drain_ms());
   go_on(
       {node, host.life->process, now() + setup_.tamper.drain.value_or(declared), now() + declared});

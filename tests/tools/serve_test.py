@@ -308,6 +308,19 @@ class Ends(unittest.TestCase):
             self.assertEqual(last["choices"][0]["finish_reason"], "length")
             self.assertEqual(server.process.wait(DEADLINE_S), 0)
 
+    def test_a_server_that_drains_says_so(self):
+        with Server() as server:
+            stream = self.long_stream(server, 2_000)
+            next(stream)
+            server.process.send_signal(signal.SIGTERM)
+            server.await_line(server.stderr, "node.draining")
+            status, health = server.request("GET", "/health")
+            self.assertEqual((status, health["status"]), (200, "draining"))
+            status, ready = server.request("GET", "/ready")
+            self.assertEqual((status, ready["status"]), (503, "draining"))
+            self.assertEqual(rest_of(stream)[-1], "[DONE]")
+            self.assertEqual(server.process.wait(DEADLINE_S), 0)
+
     def test_an_answer_cut_at_the_drain_limit_gets_its_last_event_and_the_exit_is_0(self):
         with Server("--set", "request.drain_ms=50") as server:
             stream = self.long_stream(server, 50_000)
