@@ -116,15 +116,16 @@ void Gateway::note_full(const Submission& submission, const Error& error) const 
 }
 
 // By rendezvous: a request goes to the live router with the highest hash, so the loss of one moves
-// only its own.
+// only its own. One that drains gets it only where there is no other.
 std::optional<SiteRef> Gateway::router_of(RequestId request) const {
   std::optional<SiteRef> best;
-  std::uint64_t highest = 0;
+  std::pair<bool, std::uint64_t> highest;
   for (std::uint32_t n = 0; n < seat.wiring->nodes.size(); ++n) {
-    const std::uint64_t weight = rendezvous_weight(request.value, n);
-    if (seat.wiring->nodes[n].router && (!best || weight > highest)) {
+    const NodeParts& node = seat.wiring->nodes[n];
+    const std::pair rank(!node.draining, rendezvous_weight(request.value, n));
+    if (node.router && (!best || rank > highest)) {
       best = seat.wiring->site(NodeId{n});
-      highest = weight;
+      highest = rank;
     }
   }
   return best;

@@ -2,6 +2,7 @@
 // decode, end.
 #include "actors/router.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -22,6 +23,7 @@ struct Router {
   PartSeat seat;
   PlacementLimits limits;
   std::map<RequestId, LedgerEntry> ledger;
+  OpenCount open;  // while others take what is new
 
   void start(ContextPtr node, std::uint32_t part);
   void rewire(const Rewire& message);
@@ -83,12 +85,14 @@ struct Router {
   void report(const LedgerEntry& entry, const LedgerCause& cause);
   void release_everywhere(const AttemptKey& key);
   void forget_if_over(RequestId request);
-  void count_open() const;
+  bool has_other_router() const;
+  void count_open();
 };
 
 void Router::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
   limits = placement_limits(*seat.node);
+  open.start(seat.node);
 }
 
 void Router::submit(const Submit& message) {
@@ -509,8 +513,18 @@ void Router::forget_if_over(RequestId request) {
   }
 }
 
-void Router::count_open() const {
+bool Router::has_other_router() const {
+  const std::vector<NodeParts>& nodes = seat.wiring->nodes;
+  return std::any_of(nodes.begin(), nodes.end(), [this](const NodeParts& node) {
+    return node.router && !node.draining && &node != &seat.wiring->here();
+  });
+}
+
+// The only router would never be through: its gateways go on to send to it. They try again what its
+// end cuts off when it is back.
+void Router::count_open() {
   seat.node->metrics.ledger_open = static_cast<std::int64_t>(ledger.size());
+  open.set(has_other_router() ? ledger.size() : 0);
 }
 
 RouterActor::behavior_type router(RouterActor::stateful_pointer<Router> self,

@@ -115,6 +115,40 @@ TEST_CASE("the last node of a role that drains ends with its own work, and what 
   }
 }
 
+TEST_CASE("a router that drains sees its ledger out, while others take what is new") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    World world(draining_setup({kGateway, kPrefill, kDecode, kRouter, kRouter}, seed));
+    REQUIRE(world.run_until_whole());
+    const auto before = ask(world, 6, 200, 60);
+    REQUIRE(world.run([&] { return have_begun(world, before); }, seconds(10)));
+    world.drain(NodeId{3});
+    REQUIRE(says(world, kFrontNode, "n3", PartState::kDraining));
+    CHECK(world.node(kFrontNode).health().state == PartState::kOk);
+    const std::int64_t attempts = world.node(NodeId{3}).metrics().attempts;
+    const auto late = ask(world, 6, 20, 200);
+    REQUIRE(world.run([&] { return are_over(world, before) || !world.alive(NodeId{3}); },
+                      kDrainLimit / 2));
+    CHECK((!world.alive(NodeId{3}) || world.node(NodeId{3}).metrics().attempts == attempts));
+    REQUIRE(ends(world, NodeId{3}));
+    REQUIRE(world.run_until_all_over(seconds(60)));
+    check_truth(world, before, 1);
+    check_truth(world, late, 1);
+  }
+}
+
+TEST_CASE("the only router leaves at once, and its streams go on when it is back") {
+  World world(draining_setup({kGateway, kPrefill, kDecode, kRouter}, 1));
+  REQUIRE(world.run_until_whole());
+  const auto asked = ask(world, 3, 200, 400);
+  REQUIRE(world.run([&] { return have_begun(world, asked); }, seconds(10)));
+  world.drain(NodeId{3});
+  REQUIRE(world.run([&] { return !world.alive(NodeId{3}); }, seconds(1)));
+  world.restart(NodeId{3});
+  REQUIRE(world.run_until_all_over(seconds(60)));
+  check_truth(world, asked, 2);
+}
+
 TEST_CASE("a node that ends as it was told to has left, and nobody is degraded by that") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);

@@ -302,8 +302,8 @@ TEST_CASE("decode nodes that drain hand their answers over, and nothing is compu
   }
 }
 
-TEST_CASE("the last prefill node drains without a second attempt of any answer") {
-  for (const std::string name : {"last_prefill_drained"}) {
+TEST_CASE("routers and the last prefill node drain without a second attempt of any answer") {
+  for (const std::string name : {"routers_drained_in_turn", "last_prefill_drained"}) {
     CAPTURE(name);
     const auto scenario = read_scenario(SHOAL_SCENARIOS "/" + name + ".txtpb").value();
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
