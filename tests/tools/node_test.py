@@ -8,7 +8,7 @@ import time
 import unittest
 
 import shoal_program
-from shoal_cluster import ONE_HOST, Cluster, one_host
+from shoal_cluster import ONE_HOST, Cluster, example, one_host
 from shoal_program import DEADLINE_S, GUPPY, Server, run
 from shoal_streams import Streams, joined, prompt, without_ids
 
@@ -151,6 +151,52 @@ class Losses(unittest.TestCase):
             for node in cluster.nodes.values():
                 node.process.send_signal(signal.SIGTERM)
             self.assertEqual([node.process.wait(DEADLINE_S) for node in cluster.nodes.values()], [0, 0, 0])
+
+
+class TwoDecodes(unittest.TestCase):
+    """deploy/topologies/two-decodes.txtpb, as its first lines tell to use it."""
+
+    @staticmethod
+    def await_state(cluster, state):
+        def is_so(status, health):
+            states = {part["name"]: part["state"] for part in health["parts"]}
+            return (status, health["status"], states["node.decode1"]) == (200, "ok", state)
+        cluster.await_health(is_so)
+
+    @staticmethod
+    def await_end_of_link(node, other):
+        line = ""
+        while f"node={other}" not in line or "peer.up" in line:
+            line = node.await_line(node.stderr, "peer.")
+        return line
+
+    def test_a_decode_node_that_is_told_to_end_hands_its_streams_over_and_is_missed_by_nobody(self):
+        with Cluster(example("two-decodes.txtpb")) as cluster:
+            front, leaving = cluster.front, cluster.nodes["decode1"]
+            expected = Streams(front, 8, 300).texts()
+            streams = Streams(front, 8, 300)
+            streams.await_each(lambda arrivals: len(arrivals) > 5)
+            leaving.process.send_signal(signal.SIGTERM)
+            self.assertEqual(leaving.process.wait(DEADLINE_S), 0)
+            self.assertEqual(streams.texts(), expected)
+            self.assertRegex(front.request("GET", "/metrics")[1], r"shoal_stream_retries_total\S* 0")
+            self.assertIn("peer.left", self.await_end_of_link(front, "decode1"))
+            self.await_state(cluster, "left")
+            cluster.kill("decode1")  # what is left of it here
+            cluster.start("decode1")
+            self.await_state(cluster, "ok")
+
+    def test_the_last_prefill_node_ends_with_its_own_work_and_what_is_new_waits_for_another(self):
+        with Cluster(example("two-decodes.txtpb")) as cluster:
+            leaving = cluster.nodes["prefill"]
+            streams = Streams(cluster.front, 4, 200, length=900)
+            leaving.process.send_signal(signal.SIGTERM)
+            late = Streams(cluster.front, 2, 20)
+            self.assertEqual(leaving.process.wait(DEADLINE_S), 0)
+            cluster.kill("prefill")
+            cluster.start("prefill")
+            self.assertEqual(len(streams.texts()), 4)
+            self.assertEqual(len(late.texts()), 2)
 
 
 class OtherModel(unittest.TestCase):

@@ -12,9 +12,13 @@ from shoal_program import DEADLINE_S, ROOT, Program, Server
 ONE_HOST = os.path.join(ROOT, "deploy", "topologies", "one-host.txtpb")
 
 
-def one_host():
-    with open(ONE_HOST, encoding="utf-8") as file:
+def example(name):
+    with open(os.path.join(ROOT, "deploy", "topologies", name), encoding="utf-8") as file:
         return file.read()
+
+
+def one_host():
+    return example("one-host.txtpb")
 
 
 def free_ports(count):
@@ -49,7 +53,7 @@ class Cluster:
         fields = re.compile(r'((?:control|bulk|http)_port: )\d+')
         ports = iter(free_ports(len(fields.findall(text))))
         text = fields.sub(lambda m: m[1] + str(next(ports)), text)
-        text = text.replace('"shoal-state"', f'"{self.directory.name}/state"')
+        text = re.sub(r'"shoal-state[^"]*"', f'"{self.directory.name}/state"', text)
         self.topology = os.path.join(self.directory.name, "topology.txtpb")
         with open(self.topology, "w", encoding="utf-8") as file:
             file.write(text)
