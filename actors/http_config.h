@@ -58,9 +58,10 @@ struct ApiKey {
 
 struct HttpConfig {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 8000;  // 0 = any free one
-  std::uint32_t shards = 1;   // I/O threads
-  std::vector<ApiKey> keys;   // empty = open, which only a loopback address may be
+  std::uint16_t port = 8000;     // 0 = any free one
+  std::uint32_t shards = 1;      // I/O threads
+  std::vector<ApiKey> keys;      // empty = open, which only a loopback address may be
+  bool is_for_monitors = false;  // pages without keys only: no model is served
   HttpLimits limits;
   Nanos keep_alive_comment =
       std::chrono::seconds(10);                 // between SSE comments while nothing else is sent

@@ -26,11 +26,11 @@ std::string where(const tcp::endpoint& endpoint) {
 tl::unexpected<Error> cannot_listen(const tcp::endpoint& endpoint, const ErrorCode& error) {
   std::string advice = error.message();
   if (error == asio::error::address_in_use)
-    advice = "the port is in use; stop the other program or choose another --port";
+    advice = "the port is in use; stop the other program or choose another port";
   if (error == asio::error::access_denied)
-    advice = "not permitted; choose a --port of 1024 or above";
+    advice = "not permitted; choose a port of 1024 or above";
   if (error == asio::error::no_such_device || error.value() == EADDRNOTAVAIL) {
-    advice = "this machine does not have that address; choose another --host";
+    advice = "this machine does not have that address; choose another host";
   }
   return fail(Code::kMisconfigured, "cannot listen on " + where(endpoint) + ": " + advice);
 }

@@ -30,6 +30,7 @@ constexpr std::array kRows = {
     Row{"/live", kGet, Route::kLive},
     Row{"/metrics", kGet, Route::kMetrics},
     Row{"/version", kGet, Route::kVersion},
+    Row{"/", kGet, Route::kIndex},
 };
 // Whatever follows is the name: that of a model may contain slashes.
 constexpr std::array kNameRows = {
@@ -58,28 +59,44 @@ tl::expected<RouteMatch, HttpReply> match_method(const HttpRequest& request,
   return tl::unexpected(std::move(reply));
 }
 
-HttpReply no_such_path(std::string_view path) {
-  std::string message = "nothing is at " + std::string(path.substr(0, 200)) + "; there is";
-  for (const Row& row : kRows) {
-    message.append(&row == kRows.data() ? " " : ", ")
-        .append(row.allow == kPost ? "POST " : "GET ")
-        .append(row.path);
-  }
+bool has(Routes routes, const Row& row) {
+  return routes == Routes::kAll || is_open(row.route);
+}
+
+HttpReply no_such_path(std::string_view path, Routes routes) {
+  std::string message = "nothing is at " + std::string(path.substr(0, 200)) + "; there is ";
+  for (const std::string& name : route_names(routes))
+    message.append(name).append(", ");
+  message.resize(message.size() - 2);
   return error_reply({.status = 404, .message = replace_unprintable(message), .code = "not_found"});
 }
 
 }  // namespace
 
-tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request) {
+tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request, Routes routes) {
   for (const Row& row : kRows) {
-    if (request.path == row.path)
+    if (has(routes, row) && request.path == row.path)
       return match_method(request, row, {});
   }
   for (const Row& row : kNameRows) {
-    if (request.path.starts_with(row.path))
+    if (has(routes, row) && request.path.starts_with(row.path))
       return match_method(request, row, std::string_view(request.path).substr(row.path.size()));
   }
-  return tl::unexpected(no_such_path(request.path));
+  return tl::unexpected(no_such_path(request.path, routes));
+}
+
+std::vector<std::string> route_names(Routes routes) {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) {
+    if (has(routes, row))
+      names.push_back((row.allow == kPost ? "POST " : "GET ") + std::string(row.path));
+  }
+  for (const Row& row : kNameRows) {
+    if (has(routes, row))
+      names.push_back("GET " + std::string(row.path) +
+                      (row.route == Route::kModel ? "MODEL" : "ID"));
+  }
+  return names;
 }
 
 bool has_body(Route route) {
@@ -93,6 +110,7 @@ bool is_open(Route route) {
     case Route::kLive:
     case Route::kMetrics:
     case Route::kVersion:
+    case Route::kIndex:
     case Route::kOptions:
       return true;
     default:

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "actors/http_message.h"
 
@@ -23,6 +24,7 @@ enum class Route : std::uint8_t {
   kLive,
   kMetrics,
   kVersion,
+  kIndex,
   kOptions,  // without
 };
 
@@ -33,8 +35,15 @@ struct RouteMatch {
   std::string_view allow;  // kOptions: the methods of the path
 };
 
+// Of a whole server, or of one for monitors.
+enum class Routes : std::uint8_t { kAll, kForMonitors };
+
 // 404 and 405 name what exists.
-tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request);
+tl::expected<RouteMatch, HttpReply> match_route(const HttpRequest& request,
+                                                Routes routes = Routes::kAll);
+
+// "POST /v1/completions", one each.
+std::vector<std::string> route_names(Routes routes);
 
 bool has_body(Route route);
 // Whether a client without a key may ask: what monitors and load balancers read.

@@ -131,7 +131,7 @@ Result<void> HttpServer::Machinery::open() {
     endpoint.port(port);
     shard.connect([&loop](std::function<void()> work) { loop.post(std::move(work)); });
   }
-  for (std::uint32_t index = 0; index < config.shards; ++index)
+  for (std::uint32_t index = 0; index < config.shards && !config.is_for_monitors; ++index)
     parts.front_door.attach(index, *shards[index]);
   for (const auto& loop : loops)
     loop->start();
@@ -153,7 +153,7 @@ Result<void> HttpServer::check(const HttpConfig& config) {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpConfig config, HttpParts parts) {
   TRY_VOID(check(config));
-  if (parts.model.names.empty())
+  if (parts.model.names.empty() && !config.is_for_monitors)
     return fail(Code::kMisconfigured, "the served model has no name; set --served-model-name");
   auto machinery = std::make_unique<Machinery>(std::move(config), std::move(parts));
   TRY_VOID(machinery->open());

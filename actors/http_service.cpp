@@ -132,7 +132,7 @@ HttpService::HttpService(const HttpConfig& config, const HttpParts& parts, HttpM
       names_(config.limits.explained_answers) {}
 
 std::optional<HttpReply> HttpService::refuse(const HttpRequest& head, bool draining) {
-  auto match = match_route(head);
+  auto match = match_route(head, routes());
   if (!match)
     return std::move(match).error();
   if (!is_open(match->route) && access_.tenant_of(head) == nullptr) {
@@ -164,6 +164,8 @@ HttpReply HttpService::page(const RouteMatch& match, bool draining) const {
       return metrics_page();
     case Route::kVersion:
       return {.body = R"({"version":")" + parts_.version + R"("})"};
+    case Route::kIndex:
+      return index_page();
     case Route::kOptions:
       return {.status = 204, .fields = {{"Allow", std::string(match.allow)}}};
     default:
@@ -242,10 +244,22 @@ HttpReply HttpService::ready_page(bool draining) const {
 }
 
 HttpReply HttpService::metrics_page() const {
-  HttpReply reply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                  .body = metrics_.text(parts_.model.names.front())};
+  HttpReply reply{.content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  if (!config_.is_for_monitors)
+    reply.body = metrics_.text(parts_.model.names.front());
   if (parts_.node_metrics)
     parts_.node_metrics(reply.body);
+  return reply;
+}
+
+HttpReply HttpService::index_page() const {
+  HttpReply reply{.body = R"({"endpoints":[)"};
+  for (const std::string& name : route_names(routes())) {
+    if (reply.body.back() != '[')
+      reply.body += ',';
+    append_json_string(reply.body, name);
+  }
+  reply.body += "]}";
   return reply;
 }
 

@@ -91,6 +91,9 @@ class HttpService {
   HttpReply health_page() const;
   HttpReply ready_page(bool draining) const;
   HttpReply metrics_page() const;
+  HttpReply index_page() const;
+
+  Routes routes() const { return config_.is_for_monitors ? Routes::kForMonitors : Routes::kAll; }
 
   const HttpConfig& config_;
   const HttpParts& parts_;

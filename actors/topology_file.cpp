@@ -90,6 +90,9 @@ Result<config::Config> read_config(const config::Topology& file, const config::T
   if (node.has_http_port()) {
     config.mutable_http()->set_port(node.http_port());
   }
+  if (node.has_metrics_port()) {
+    config.mutable_http()->set_metrics_port(node.metrics_port());
+  }
   TRY_VOID(validate(config));
   return config;
 }
@@ -116,6 +119,10 @@ Result<void> take_ports(const TopologyNode& node, const config::Config& config, 
   TRY_VOID(taken.take(node, "bulk_port", node.bulk_port));
   if (node.roles.gateway && config.http().port() != 0) {  // 0: any free one
     TRY_VOID(taken.take(node, "http_port", static_cast<std::uint16_t>(config.http().port())));
+  }
+  if (config.http().metrics_port() != 0) {
+    TRY_VOID(
+        taken.take(node, "metrics_port", static_cast<std::uint16_t>(config.http().metrics_port())));
   }
   return {};
 }

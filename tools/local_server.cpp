@@ -33,6 +33,15 @@ EventLog log_of(const Config& config, std::shared_ptr<const std::atomic<bool>> s
           sink_until(std::move(silent))};
 }
 
+// Where to choose another port.
+Result<std::unique_ptr<HttpServer>> at_option(const char* option,
+                                              Result<std::unique_ptr<HttpServer>> server) {
+  if (!server) {
+    return fail(server.error().code, std::string(option) + ": " + server.error().message);
+  }
+  return server;
+}
+
 std::vector<std::string> names_of(const ClusterPlan* cluster) {
   std::vector<std::string> names;
   if (cluster != nullptr) {
@@ -68,6 +77,9 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
     TRY(server->ports_, NodePorts::open(*cluster, self));
   }
   TRY_VOID(server->open_node(config, plan));
+  if (config.http().metrics_port() != 0) {
+    TRY_VOID(server->open_pages(config, names_of(cluster)));
+  }
   if (plan.front) {
     FrontPlan front = *std::move(plan.front);
     TRY_VOID(server->open_front(config, plan, std::move(front), names_of(cluster)));
@@ -137,7 +149,7 @@ Result<void> LocalServer::open_front(const Config& config,
                                      std::vector<std::string> nodes) {
   const std::string& own_name = plan.device.model_name;
   model_name_ = config.model().served_name().empty() ? own_name : config.model().served_name();
-  HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
+  HttpParts parts = http_parts(std::move(nodes));
   parts.model.names = {model_name_};
   if (model_name_ != own_name) {
     parts.model.names.push_back(own_name);
@@ -147,10 +159,29 @@ Result<void> LocalServer::open_front(const Config& config,
   parts.model.sampling = front.sampling;
   parts.model.created = unix_seconds_now();
   parts.model.tokenizer = std::move(front.tokenizer);
+  // What a range of max_tokens says.
+  front.profile.max_tokens_limit =
+      static_cast<int>(std::min<std::int64_t>(front.profile.max_tokens_limit, node_->context()));
   parts.model.profile = std::make_shared<const ModelProfile>(std::move(front.profile));
   parts.seed = random_seed();
   parts.stream_limits = stream_limits(config);
   parts.default_mode = config.model().replay() == "exact" ? BasisMode::kExact : BasisMode::kBounded;
+  TRY(http_, at_option("http.port", HttpServer::start(std::move(front.http), std::move(parts))));
+  return {};
+}
+
+Result<void> LocalServer::open_pages(const Config& config, std::vector<std::string> nodes) {
+  HttpConfig http;
+  http.port = static_cast<std::uint16_t>(config.http().metrics_port());
+  http.is_for_monitors = true;
+  TRY(pages_,
+      at_option("http.metrics_port",
+                HttpServer::start(std::move(http), http_parts(std::move(nodes)))));
+  return {};
+}
+
+HttpParts LocalServer::http_parts(std::vector<std::string> nodes) const {
+  HttpParts parts{*node_, {}, {monotonic_now, unix_seconds_now}};
   parts.version = SHOAL_VERSION;
   parts.nodes = std::move(nodes);
   parts.node_metrics = [node = node_.get(), experts = experts_.get()](std::string& page) {
@@ -159,9 +190,8 @@ Result<void> LocalServer::open_front(const Config& config,
       page += expert_text(experts->shards());
     }
   };
-  parts.log = log_of(config, silent_);
-  TRY(http_, HttpServer::start(std::move(front.http), std::move(parts)));
-  return {};
+  parts.log = log_of(config_, silent_);
+  return parts;
 }
 
 LocalServer::~LocalServer() {
@@ -203,8 +233,10 @@ bool LocalServer::stop() {
   *silent_ = !started_;  // it never served: the error that says why is the one line
   pause_.end();
   const bool ended = node_->shut_down(kStopLimit);
-  if (http_ != nullptr) {
-    http_->stop();
+  for (const auto& server : {http_.get(), pages_.get()}) {
+    if (server != nullptr) {
+      server->stop();
+    }
   }
   return ended;
 }

@@ -45,6 +45,9 @@ class LocalServer {
   // Empty without HTTP.
   std::string url() const { return http_ == nullptr ? std::string() : http_->url(); }
 
+  // Of the pages for monitors; empty without them.
+  std::string pages_url() const { return pages_ == nullptr ? std::string() : pages_->url(); }
+
   std::string model_name() const { return model_name_; }
 
   // Where its KV outlives a request, and how that is now; one line.
@@ -72,6 +75,8 @@ class LocalServer {
                           const ServerPlan& plan,
                           FrontPlan front,
                           std::vector<std::string> nodes);
+  Result<void> open_pages(const Config& config, std::vector<std::string> nodes);
+  HttpParts http_parts(std::vector<std::string> nodes) const;
 
   Config config_;
   std::string model_name_;
@@ -83,7 +88,8 @@ class LocalServer {
   std::unique_ptr<transport::BlockStore> blocks_;                 // null: KV ends with its request
   std::unique_ptr<NodePorts> ports_;                              // null: a cluster of its own
   std::unique_ptr<Node> node_;
-  std::unique_ptr<HttpServer> http_;  // null: no gateway
+  std::unique_ptr<HttpServer> http_;   // null: no gateway
+  std::unique_ptr<HttpServer> pages_;  // for monitors; null: none
   bool started_ = false;
   std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
   bool stopped_ = false;

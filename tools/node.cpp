@@ -1,6 +1,7 @@
 // shoal node: one node of a cluster, as its topology file says.
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "actors/topology_file.h"
@@ -23,10 +24,29 @@ void print_ready(const ClusterPlan& plan, NodeId self, const LocalServer& server
       plan.cluster.c_str(),
       serves.c_str(),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  if (!server.pages_url().empty()) {
+    std::printf("pages for monitors at %s\n", server.pages_url().c_str());
+  }
   if (node.roles.router || node.roles.has_device()) {
     std::printf("%s\n", server.kv_text().c_str());
   }
   std::fflush(stdout);
+}
+
+// Errors name the field of the topology where the option is the node's own.
+Result<std::unique_ptr<LocalServer>> start(const ClusterPlan& plan, NodeId self) {
+  auto server = LocalServer::start(plan, self);
+  if (!server) {
+    for (const std::string option : {"http.port", "http.metrics_port"}) {
+      if (server.error().message.starts_with(option + ": ")) {
+        const std::string rest = server.error().message.substr(option.size());
+        return fail(server.error().code,
+                    "node " + plan.topology.nodes.at(self.value).name + ": " +
+                        (option == "http.port" ? "http_port" : "metrics_port") + rest);
+      }
+    }
+  }
+  return server;
 }
 
 }  // namespace
@@ -41,7 +61,7 @@ int run_node(const NodeCommandOptions& options) {
     return report(Error{self.error().code, options.topology + ": " + self.error().message});
   }
   return run_until_signal(
-      {[&] { return LocalServer::start(*plan, *self); },
+      {[&] { return start(*plan, *self); },
        [&](const LocalServer& server, Nanos took) { print_ready(*plan, *self, server, took); },
        std::chrono::milliseconds(plan->configs.at(self->value).request().drain_ms())});
 }

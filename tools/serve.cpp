@@ -18,6 +18,9 @@ void print_ready(const LocalServer& server, Nanos took, bool has_keys) {
       server.model_name().c_str(),
       url.c_str(),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  if (!server.pages_url().empty()) {
+    std::printf("pages for monitors at %s\n", server.pages_url().c_str());
+  }
   std::printf("%s\n", server.kv_text().c_str());
   std::printf(
       "try: curl -s %s/v1/chat/completions %s-H 'Content-Type: application/json' -d '{\"model\": "

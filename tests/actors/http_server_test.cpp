@@ -65,6 +65,40 @@ TEST_CASE("metrics are a Prometheus page with our names and vLLM's") {
                  "vllm:time_to_first_token_seconds_bucket{model_name=\"guppy\",le=\"+Inf\"} 0\n"));
 }
 
+TEST_CASE("the first page lists every endpoint") {
+  HttpBed bed;
+  const HttpResponse page = get(bed.port(), "/");
+  CHECK(page.status == 200);
+  for (const char* name : {"POST /v1/completions",
+                           "POST /v1/chat/completions",
+                           "GET /v1/models/MODEL",
+                           "GET /v1/requests/ID",
+                           "GET /metrics",
+                           "GET /ready"})
+    CHECK(contains(page.body, '"' + std::string(name) + '"'));
+}
+
+TEST_CASE("a server for monitors has their pages and nothing that needs a key") {
+  FakeFrontDoor door;
+  HttpConfig config;
+  config.port = 0;
+  config.is_for_monitors = true;
+  const auto server = HttpServer::start(
+      config,
+      {.front_door = door,
+       .model = {},
+       .clocks = {[] { return Instant{}; }, [] { return std::int64_t{0}; }},
+       .node_metrics = [](std::string& page) { page += "shoal_of_the_node 1\n"; }});
+  REQUIRE(server);
+  const std::uint16_t port = (*server)->port();
+  CHECK(get(port, "/metrics").body == "shoal_of_the_node 1\n");
+  for (const char* open : {"/health", "/ready", "/live", "/version"})
+    CHECK(get(port, open).status == 200);
+  CHECK(!contains(get(port, "/").body, "/v1/"));
+  for (const char* closed : {"/v1/models", "/v1/requests/x", "/v1/chat/completions"})
+    CHECK(get(port, closed).status == 404);
+}
+
 TEST_CASE("an unknown path or model names what exists") {
   HttpBed bed;
   const HttpResponse path = get(bed.port(), "/v2/chat");
@@ -135,7 +169,7 @@ TEST_CASE("a port in use is an error that names address and remedy, for any numb
     CHECK(second.error().code == Code::kMisconfigured);
     CHECK(second.error().message ==
           "cannot listen on 127.0.0.1:" + std::to_string(bed.port()) +
-              ": the port is in use; stop the other program or choose another --port");
+              ": the port is in use; stop the other program or choose another port");
   }
 }
 

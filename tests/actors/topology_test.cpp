@@ -54,6 +54,18 @@ void check_refused(const std::string& text, const std::string& words) {
 
 }  // namespace
 
+TEST_CASE("a node of any role may have a port for monitors, which is its own") {
+  const auto plan =
+      TopologyText(with("bulk_port: 9005", "bulk_port: 9005 metrics_port: 9010")).read();
+  REQUIRE_MESSAGE(plan.has_value(), (plan ? "" : plan.error().message));
+  CHECK(plan->configs.at(0).http().metrics_port() == 0);
+  CHECK(plan->configs.at(1).http().metrics_port() == 9010);
+  check_refused(with("bulk_port: 9005", "bulk_port: 9005 metrics_port: 9003"),
+                "metrics_port: port 9003 is already http_port of node front");
+  check_refused(with("bulk_port: 9005", "bulk_port: 9005 metrics_port: 70000"),
+                "http.metrics_port: 70000 is out of range");
+}
+
 TEST_CASE("a topology file gives every node its roles, ports and configuration") {
   const auto plan = TopologyText(kThreeNodes).read();
   REQUIRE_MESSAGE(plan.has_value(), (plan ? "" : plan.error().message));

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """`shoal node`: three processes answer as one does, and lose nothing when one of them is killed."""
 import os
+import re
 import shutil
 import signal
+import socket
 import tempfile
 import time
 import unittest
+import urllib.parse
 
 import shoal_program
-from shoal_cluster import ONE_HOST, Cluster, example, one_host
+from shoal_cluster import ONE_HOST, Cluster, example, free_ports, one_host
 from shoal_program import DEADLINE_S, GUPPY, Server, run
 from shoal_streams import Streams, joined, prompt, without_ids
 
@@ -153,6 +156,10 @@ class Losses(unittest.TestCase):
             self.assertEqual([node.process.wait(DEADLINE_S) for node in cluster.nodes.values()], [0, 0, 0])
 
 
+# On a machine that is busy with other things nobody is taken for dead.
+TWO_DECODES = example("two-decodes.txtpb").replace("kv { bytes", "supervisor { dead: 600 } kv { bytes")
+
+
 class TwoDecodes(unittest.TestCase):
     """deploy/topologies/two-decodes.txtpb, as its first lines tell to use it."""
 
@@ -171,7 +178,7 @@ class TwoDecodes(unittest.TestCase):
         return line
 
     def test_a_decode_node_that_is_told_to_end_hands_its_streams_over_and_is_missed_by_nobody(self):
-        with Cluster(example("two-decodes.txtpb")) as cluster:
+        with Cluster(TWO_DECODES) as cluster:
             front, leaving = cluster.front, cluster.nodes["decode1"]
             expected = Streams(front, 8, 300).texts()
             streams = Streams(front, 8, 300)
@@ -187,7 +194,7 @@ class TwoDecodes(unittest.TestCase):
             self.await_state(cluster, "ok")
 
     def test_the_last_prefill_node_ends_with_its_own_work_and_what_is_new_waits_for_another(self):
-        with Cluster(example("two-decodes.txtpb")) as cluster:
+        with Cluster(TWO_DECODES) as cluster:
             leaving = cluster.nodes["prefill"]
             streams = Streams(cluster.front, 4, 200, length=900)
             leaving.process.send_signal(signal.SIGTERM)
@@ -254,6 +261,23 @@ class KeepsKv(unittest.TestCase):
                 self.assertGreaterEqual(cached, expected)
 
 
+class Monitors(unittest.TestCase):
+    def test_every_role_may_have_pages_for_monitors(self):
+        text = one_host().replace("bulk_port: 7121", "bulk_port: 7121\n  metrics_port: 7122")
+        with Cluster(text) as cluster:
+            decode = cluster.nodes["decode"]
+            pages = decode.await_line(decode.stdout, "pages for monitors at ").split()[-1]
+            Streams(cluster.front, 2, 20).texts()
+            decode.address = urllib.parse.urlsplit(pages)
+            status, page = decode.request("GET", "/metrics")
+            self.assertEqual(status, 200)
+            self.assertRegex(page, r"\nshoal_decode_steps_total [1-9]")
+            self.assertNotIn("vllm:", page)
+            self.assertEqual(decode.request("GET", "/health")[0], 200)
+            self.assertEqual(decode.request("GET", "/ready")[0], 200)
+            self.assertEqual(decode.request("GET", "/v1/models")[0], 404)
+
+
 class Refusals(unittest.TestCase):
     def refused(self, arguments, *words):
         done = run("node", *arguments)
@@ -269,6 +293,22 @@ class Refusals(unittest.TestCase):
         with Cluster() as cluster:
             self.refused(["--topology", cluster.topology, "--name", "decode"], "node decode: bulk_port")
             self.refused(["--topology", cluster.topology, "--name", "front"], "node front: state_dir")
+
+    def test_a_port_that_is_taken_is_told_with_the_field_that_chooses_it(self):
+        with socket.socket() as taken, tempfile.TemporaryDirectory() as directory:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            topology = os.path.join(directory, "topology.txtpb")
+            for field, of in (("http_port: ", "http_port: 8000"), ("metrics_port: ", "http_port: 8000")):
+                text = one_host().replace(of, f"{field}{port}").replace('"shoal-state"', f'"{directory}/state"')
+                ports = iter(free_ports(6))
+                text = re.sub(r"((?:control|bulk)_port: )\d+", lambda m: m[1] + str(next(ports)), text)
+                if "http_port" not in text:
+                    text = text.replace("config {\n", "config {\n  http { port: 0 }\n", 1)
+                with open(topology, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.refused(["--topology", topology, "--name", "front"], f"node front: {field}cannot listen on 127.0.0.1:{port}: the port is in use")
 
     def test_a_command_without_its_flags_is_refused(self):
         done = run("node", "--name", "front")

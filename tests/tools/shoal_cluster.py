@@ -50,7 +50,7 @@ class Cluster:
     def __init__(self, text=None):
         self.directory = tempfile.TemporaryDirectory()
         text = text or one_host()
-        fields = re.compile(r'((?:control|bulk|http)_port: )\d+')
+        fields = re.compile(r'((?:control|bulk|http|metrics)_port: )\d+')
         ports = iter(free_ports(len(fields.findall(text))))
         text = fields.sub(lambda m: m[1] + str(next(ports)), text)
         text = re.sub(r'"shoal-state[^"]*"', f'"{self.directory.name}/state"', text)
