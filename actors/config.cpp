@@ -14,6 +14,7 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
+#include "actors/policy/autoscale.h"
 #include "actors/text_format.h"
 #include "schemas/check.h"
 
@@ -140,6 +141,14 @@ std::string range_text(const config::OptionRule& rule) {
          std::to_string(static_cast<std::int64_t>(rule.max()));
 }
 
+std::string choices_text(const config::OptionRule& rule) {
+  std::string choices;
+  for (const std::string& word : rule.one_of()) {
+    choices += (choices.empty() ? "" : ", ") + word;
+  }
+  return choices;
+}
+
 Result<void> check_number(const std::string& name,
                           std::int64_t value,
                           const config::OptionRule& rule) {
@@ -159,11 +168,8 @@ Result<void> check_choice(const std::string& name,
       std::find(rule.one_of().begin(), rule.one_of().end(), value) != rule.one_of().end()) {
     return {};
   }
-  std::string allowed;
-  for (const std::string& word : rule.one_of()) {
-    allowed += (allowed.empty() ? "" : ", ") + word;
-  }
-  return fail(Code::kMisconfigured, name + ": \"" + value + "\" is not one of " + allowed);
+  return fail(Code::kMisconfigured,
+              name + ": \"" + value + "\" is not one of " + choices_text(rule));
 }
 
 Result<void> check_option(const std::string& name,
@@ -181,6 +187,16 @@ Result<void> check_option(const std::string& name,
     default:
       return check_choice(name, reflection.GetString(message, &field), rule_of(field));
   }
+}
+
+Result<void> check_buckets(const std::string& name, std::int64_t time, std::int64_t bucket) {
+  if (time > kMostScaleBuckets * bucket) {
+    return fail(Code::kMisconfigured,
+                "autoscale." + name + ": " + std::to_string(time) + " is more than " +
+                    std::to_string(kMostScaleBuckets) + " times autoscale.bucket_ms, at most " +
+                    std::to_string(kMostScaleBuckets * bucket) + " with that");
+  }
+  return {};
 }
 
 }  // namespace
@@ -249,7 +265,22 @@ Result<void> validate(const Config& config) {
       autoscale.decode_least() > autoscale.decode_most()) {
     return fail(Code::kMisconfigured, "autoscale: no role's least may be above its most");
   }
-  return {};
+  TRY_VOID(check_buckets("hold_ms", autoscale.hold_ms(), autoscale.bucket_ms()));
+  TRY_VOID(check_buckets("outage_ms", autoscale.outage_ms(), autoscale.bucket_ms()));
+  return check_buckets("provisioning_ms", autoscale.provisioning_ms(), autoscale.bucket_ms());
+}
+
+std::string option_bounds(std::string_view name) {
+  Config config;
+  const auto place = find_option(name, config);
+  CHECK(place.has_value());
+  const config::OptionRule& rule = rule_of(*place->field);
+  std::string bounds = rule.has_min() || rule.has_max() ? range_text(rule) : choices_text(rule);
+  const std::string value = option_text(*place->message, *place->field);
+  if (value != "\"\"" && value != "[]") {
+    bounds += (bounds.empty() ? "" : ", ") + ("default " + value);
+  }
+  return bounds;
 }
 
 std::string describe_config(const ConfigSources& sources) {

@@ -36,6 +36,9 @@ Result<void> set_option(std::string_view name,
 // Ranges and choices. kMisconfigured names the option, its value and what is allowed.
 Result<void> validate(const Config& config);
 
+// "0 .. 65535, default 8000"; of an option that schemas/config.proto has.
+std::string option_bounds(std::string_view name);
+
 // One line an option: name, value, origin.
 std::string describe_config(const ConfigSources& sources);
 // Every option with its default and its meaning, as a file: deploy/defaults.txtpb.

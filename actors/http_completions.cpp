@@ -145,7 +145,8 @@ void CompletionFormat::end(std::string& out) {
 
 Result<Prepared> prepare_completion(const JsonValue& body, const BodyContext& context) {
   const ServedModel& model = context.model;
-  TRY(CompletionRequest request, read_completion_request(body, model.sampling));
+  TRY(CompletionRequest request,
+      read_completion_request(body, model.sampling, model.context_tokens));
   // As it stands also means with its control tokens: whoever writes whole prompts writes those too.
   std::vector<TokenId> prompt = request.prompt_is_ids
                                     ? std::move(request.prompt_ids)

@@ -27,9 +27,7 @@ constexpr ConfigFlag kConfigFlags[] = {
     {"--served-model-name", "model.served_name", "the model's name in the API"},
     {"--max-model-len", "model.max_model_len", "longest prompt plus answer, tokens"},
     {"--max-num-seqs", "decode.max_batch", "answers in one decode step"},
-    {"--replay",
-     "model.replay",
-     "bounded or exact: how windows are rebuilt unless a request says so"},
+    {"--replay", "model.replay", "how windows are rebuilt unless a request says so"},
     {"--device",
      "compute.device",
      "cpu; or sim: reads no weights, answers from hashes in the time that sim.* says"},
@@ -42,7 +40,7 @@ constexpr ConfigFlag kConfigFlags[] = {
      "directory of the KV store, kept for days and shared; default: shoal/kv in the user's cache; "
      "--set kv.store=none keeps none"},
     {"--kv-store-bytes", "kv.store_bytes", "most bytes of the KV store"},
-    {"--log-level", "log.level", "debug, info, warning or error"},
+    {"--log-level", "log.level", "least important events that are written"},
 };
 
 void add_api_key(CLI::App& app, ConfigArguments& arguments, const char* help) {
@@ -57,7 +55,8 @@ std::vector<CLI::Option*> add_settings(CLI::App& app, ConfigArguments& arguments
           ->check(not_empty()),
       app.add_option("--set",
                      arguments.settings,
-                     "any option by its name: --set kv.bytes=1073741824; may be repeated")
+                     "any option by its name: --set kv.bytes=1073741824; may be repeated; all with "
+                     "their ranges: deploy/defaults.txtpb")
           ->allow_extra_args(false)};
 }
 
@@ -69,6 +68,11 @@ CLI::Validator names_store(std::string_view option) {
                        : std::string();
           },
           ""};
+}
+
+std::string help_of(const ConfigFlag& flag) {
+  const std::string bounds = option_bounds(flag.option);
+  return bounds.empty() ? flag.help : flag.help + (" (" + bounds + ")");
 }
 
 // Returns what it adds: the arguments that mean something only to a server in this process.
@@ -85,7 +89,7 @@ std::vector<CLI::Option*> add_config_arguments(CLI::App& app, ConfigArguments& a
         [&arguments, &flag](const std::string& value) {
           arguments.flags.emplace_back(&flag, value);
         },
-        flag.help));
+        help_of(flag)));
     added.back()->check(names_store(flag.option));
   }
   return added;

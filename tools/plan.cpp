@@ -101,11 +101,11 @@ void print_layouts(const FleetPlan& plan, const PlanOptions& o) {
                     {"stage", "layout", "verdict", "why"},
                     {"gpus",
                      "tokens_s_gpu",
-                     "never_idle",
-                     "user_rate",
+                     "never_idle_tokens_s_gpu",
+                     "user_tokens_s",
                      "streams",
                      "drafts",
-                     "chunk",
+                     "chunk_tokens",
                      "ttft_ms",
                      "step_ms",
                      "attention_ms",
@@ -178,16 +178,16 @@ Result<void> print_plan(const PlanOptions& o, const PlanMachine& machine, const 
 
 void print_economics(bool json) {
   FigureTable table("plan-economics",
-                    {"decode_rate", "prefill_per_decode", "hit_pct"},
-                    {"output_T",
+                    {"decode_tokens_s_gpu", "prefill_per_decode", "hit_pct"},
+                    {"output_T_tokens_day",
                      "output_per_input_pct",
                      "gpus",
-                     "income_musd",
-                     "hit_musd",
-                     "miss_musd",
-                     "output_musd",
-                     "uncached_k_s_gpu",
-                     "logical_k_s_gpu"});
+                     "income_musd_day",
+                     "hit_musd_day",
+                     "miss_musd_day",
+                     "output_musd_day",
+                     "uncached_k_tokens_s_gpu",
+                     "logical_k_tokens_s_gpu"});
   for (const FleetIncome& income : published_incomes()) {
     if (const auto day = solve_day(income)) {
       table.add({text_of("%.0f", income.decode_rate, 0),

@@ -299,14 +299,19 @@ Result<SimProgress> run_seeds(Run& run, Named& named, Display& display) {
 
 // What a scenario promises to reach must have been reached by some seed of a range; of a single run
 // it is only said.
-bool print_unreached(const Named& named, bool single, const SimTotals::Counts& counters) {
+bool print_unreached(const Named& named, const Run& run, const SimTotals::Counts& counters) {
+  const bool single = run.options.seeds.empty();
+  const std::uint64_t seeds = run.seeds.second - run.seeds.first + 1;
+  const char* said = single ? "this seed did not reach " : "never reached ";
+  std::string more = single ? "; over a range some seed must" : ", in seeds " + run.options.seeds;
+  if (!single && seeds < sim::kSeedsToReach) {
+    more += ": give more, the files of tests/sim/scenarios reach theirs with --seeds 1.." +
+            std::to_string(sim::kSeedsToReach);
+  }
   bool all = true;
   for (const std::string& counter : named.scenario.reaches()) {
     if (!counters.contains(counter)) {
-      std::printf(single ? "%s: this seed did not reach %s; over a range some seed must\n"
-                         : "%s: never reached %s\n",
-                  named.file.c_str(),
-                  counter.c_str());
+      std::printf("%s: %s%s%s\n", named.file.c_str(), said, counter.c_str(), more.c_str());
       all = false;
     }
   }
@@ -405,7 +410,7 @@ Result<int> run_all(Run& run) {
         stopped.emplace(&named, *progress.last);
         break;
       }
-      all_reached &= print_unreached(named, run.options.seeds.empty(), progress.totals.counters);
+      all_reached &= print_unreached(named, run, progress.totals.counters);
     }
   }
   print_totals(totals);

@@ -52,12 +52,11 @@ Result<void> read_prompt(const JsonValue& body, CompletionRequest& request) {
   return wrong_type("prompt", "a string or a list of token ids", *prompt);
 }
 
-Result<void> read_limits(const JsonValue& body, CompletionRequest& request) {
+// More than the context holds is told with the length of the prompt, which is not known here.
+Result<void> read_limits(const JsonValue& body, std::int64_t context, CompletionRequest& request) {
   TRY(const auto max_tokens, integer_field(body, "max_tokens"));
   if (max_tokens && (*max_tokens < 1 || *max_tokens > std::numeric_limits<int>::max())) {
-    return bad_field(
-        "max_tokens",
-        "expected an integer from 1 to " + std::to_string(std::numeric_limits<int>::max()));
+    return bad_field("max_tokens", "expected an integer from 1 to " + std::to_string(context));
   }
   request.sampling.max_tokens = static_cast<int>(max_tokens.value_or(kDefaultMaxTokens));
   TRY(const auto logprobs, integer_field(body, "logprobs"));
@@ -160,7 +159,9 @@ std::string finish_members(EndReason reason, const StopCause& cause) {
 
 }  // namespace
 
-Result<CompletionRequest> read_completion_request(const JsonValue& body, const Sampling& defaults) {
+Result<CompletionRequest> read_completion_request(const JsonValue& body,
+                                                  const Sampling& defaults,
+                                                  std::int64_t context) {
   if (!body.is_object())
     return wrong_type("body", "an object", body);
   CompletionRequest request;
@@ -170,7 +171,7 @@ Result<CompletionRequest> read_completion_request(const JsonValue& body, const S
   request.model = *model;
   TRY_VOID(read_prompt(body, request));
   TRY(request.sampling, read_sampling(body, defaults));
-  TRY_VOID(read_limits(body, request));
+  TRY_VOID(read_limits(body, context, request));
   TRY(request.stop, read_stop_strings(body));
   TRY_VOID(read_output(body, request));
   TRY(request.serving, read_serving_fields(body));

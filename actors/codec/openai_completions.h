@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,9 +34,11 @@ struct CompletionRequest {
 };
 
 // One prompt a request: a string, a list of token ids, or a list with one of either. Errors are
-// kInvalid and name the field.
-Result<CompletionRequest> read_completion_request(const JsonValue& body,
-                                                  const Sampling& defaults = {});
+// kInvalid and name the field. `context`: tokens of prompt and answer, for what they say.
+Result<CompletionRequest> read_completion_request(
+    const JsonValue& body,
+    const Sampling& defaults = {},
+    std::int64_t context = std::numeric_limits<int>::max());
 
 struct CompletionShape {
   AnswerInfo info;

@@ -15,7 +15,7 @@ constexpr double kRankNs = 1e9;  // work of a rank a second
 
 int buckets_of(Nanos time, Nanos bucket) {
   const std::int64_t count = (time.count() + bucket.count() - 1) / bucket.count();
-  return static_cast<int>(std::clamp<std::int64_t>(count, 0, 1'440));
+  return static_cast<int>(std::clamp<std::int64_t>(count, 0, kMostScaleBuckets));
 }
 
 // The last so many wants.

@@ -14,6 +14,9 @@
 
 namespace shoal {
 
+// What is remembered and looked ahead; longer times count as that.
+inline constexpr std::int64_t kMostScaleBuckets = 1'440;
+
 struct ScaleTiming {
   Nanos bucket = std::chrono::minutes(1);        // between two plans
   Nanos provisioning = std::chrono::minutes(3);  // until a unit that is asked for takes work

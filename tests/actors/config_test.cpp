@@ -146,6 +146,27 @@ TEST_CASE("values outside their range or choice are refused by name") {
   CHECK(verdict.error().message.find("bounded, exact") != std::string::npos);
 }
 
+TEST_CASE("the bounds of an option are its range or choices and its default, where it has them") {
+  CHECK(option_bounds("http.port") == "0 .. 65535, default 8000");
+  CHECK(option_bounds("model.replay") == "bounded, exact, default \"bounded\"");
+  CHECK(option_bounds("http.host") == "default \"127.0.0.1\"");
+  CHECK(option_bounds("kv.dir").empty());
+}
+
+TEST_CASE("autoscale times beyond what is remembered are refused with the limit") {
+  ConfigSources sources;
+  REQUIRE(set_option("autoscale.outage_ms", "86400001", "--set", sources).has_value());
+  const auto verdict = validate(sources.config);
+  REQUIRE_FALSE(verdict.has_value());
+  CHECK(verdict.error().message ==
+        "autoscale.outage_ms: 86400001 is more than 1440 times autoscale.bucket_ms, at most "
+        "86400000 with that");
+  REQUIRE(set_option("autoscale.outage_ms", "86400000", "--set", sources).has_value());
+  CHECK(validate(sources.config).has_value());
+  REQUIRE(set_option("autoscale.bucket_ms", "1000", "--set", sources).has_value());
+  CHECK_FALSE(validate(sources.config).has_value());
+}
+
 TEST_CASE("a value that is no number is refused under its option's name") {
   ConfigSources sources;
   const auto set = set_option("decode.max_batch", "abc", "--set", sources);

@@ -345,6 +345,13 @@ TEST_CASE("a number beyond its bound is told the bound, however large it is") {
   }
 }
 
+TEST_CASE("the range that max_tokens is told is that of the context") {
+  const auto request = read_completion_request(
+      read_json(R"({"model":"m","prompt":"x","max_tokens":0})").value(), {}, 4'096);
+  CHECK(request.error().message ==
+        "invalid request body: max_tokens: expected an integer from 1 to 4096");
+}
+
 TEST_CASE("the most likely tokens always hold the chosen one") {
   const std::vector<TokenId> ids = tokenizer().encode("a b");
   REQUIRE(ids.size() == 2);

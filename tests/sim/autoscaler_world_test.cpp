@@ -22,6 +22,7 @@ WorldSetup scaled_setup() {
     config::Autoscale& autoscale = *config.mutable_autoscale();
     autoscale.set_bucket_ms(1'000);
     autoscale.set_provisioning_ms(0);
+    autoscale.set_outage_ms(1'440'000);
     autoscale.set_prefill_permille(10);
     autoscale.set_decode_permille(10);
     autoscale.set_prefill_most(40);

@@ -16,6 +16,9 @@
 
 namespace shoal::sim {
 
+// Of scenarios/*.txtpb, all that `reaches` names is reached by some of so many seeds.
+inline constexpr std::uint64_t kSeedsToReach = 8;
+
 // kMisconfigured names file, line and field.
 Result<scenario::Scenario> read_scenario(const std::filesystem::path& file);
 Result<scenario::Scenario> parse_scenario(const std::string& text, const std::string& name);

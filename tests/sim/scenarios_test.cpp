@@ -39,14 +39,13 @@ void check_clean(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("every scenario file holds its invariants and reaches what it promises") {
-  constexpr std::uint64_t kSeeds = 8;
   for (const auto& file : scenario_files()) {
     const std::string name = file.stem().string();
     CAPTURE(name);
     const auto scenario = read_scenario(file);
     REQUIRE_MESSAGE(scenario.has_value(), (scenario ? "" : scenario.error().message));
     std::map<std::string, std::int64_t> reached;
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= kSeedsToReach; ++seed) {
       CAPTURE(seed);
       const Outcome outcome = run_scenario(*scenario, {seed, false});
       check_clean(outcome);

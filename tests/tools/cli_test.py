@@ -45,6 +45,12 @@ class Arguments(OneLine):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertRegex(done.stdout, r"Examples?:\n  .*shoal")
 
+    def test_the_help_of_a_server_tells_ranges_and_defaults(self):
+        text = " ".join(run("serve", "--help").stdout.split())
+        for part in ("TCP port; 0: any free one (0 .. 65535, default 8000)", "(1 .. 4096, default 64)", '(bounded, exact, default "bounded")',
+                     "(1048576 .. 1125899906842624, default 8589934592)"):
+            self.assertIn(part, text)
+
     def test_the_help_of_the_program_lists_every_command(self):
         text = run("--help").stdout
         for command in COMMANDS:

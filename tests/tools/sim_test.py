@@ -71,7 +71,10 @@ class OneRun(InFolder):
         single = self.sim("--scenario", scenario, "--seed", "1")
         self.assertIn(scenario + ": this seed did not reach node_fenced", single.stdout)
         self.assertNotIn("reach finished", single.stdout)
-        self.assertIn(scenario + ": never reached node_fenced", self.sim("--scenario", scenario, "--seeds", "1..2", status=1).stdout)
+        self.assertIn(scenario + ": never reached node_fenced, in seeds 1..2: give more, the files of tests/sim/scenarios reach theirs with "
+                      "--seeds 1..8\n", self.sim("--scenario", scenario, "--seeds", "1..2", status=1).stdout)
+        self.assertIn(scenario + ": never reached node_fenced, in seeds 1..8\n",
+                      self.sim("--scenario", scenario, "--seeds", "1..8", status=1).stdout)
 
     def test_the_readme_lists_all_counters(self):
         scenario = self.write("unknown.txtpb", 'node: "all" reaches: "x"')
