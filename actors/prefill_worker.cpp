@@ -54,7 +54,8 @@ struct PrefillWorker {
   PrefillWorkerActor me;
   std::uint32_t rank = 0;
   std::optional<PrefillStep> running;
-  std::vector<AttemptKey> dropped;  // of the running step, released meanwhile
+  std::vector<AttemptKey> dropped;     // of the running step, released meanwhile
+  std::vector<TokenTallyPtr> tallies;  // of its orders, up to the token that it draws
 
   Departures departures;  // from the end of their prefill until they are released
   // Of the blocks of what is under way, as far as it was computed here.
@@ -71,7 +72,10 @@ struct PrefillWorker {
   kernels::RowRun row_run(const PrefillOrder& order) const;
   void store(const PrefillStep& done, const std::vector<kernels::BlockBytes>& saved);
   std::uint64_t& lineage_of(const Placement& placement);
-  void finish_order(const PrefillOrder& order, const kernels::RunResult& result, Outcome& outcome);
+  void finish_order(const PrefillOrder& order,
+                    TokenTallyPtr seen,
+                    const kernels::RunResult& result,
+                    Outcome& outcome);
   void send(Outcome& outcome);
   void copy_out(Handover handover);
   void lose(const Placement& placement, Error error) const;
@@ -92,6 +96,7 @@ void PrefillWorker::release(const ReleaseAttempt& message) {
 void PrefillWorker::step(PrefillStep& message) {
   running = std::move(message);
   dropped.clear();
+  tallies.clear();
   kernels::Launch launch;
   launch.plan.id = running->step;
   launch.plan.epoch = running->epoch;
@@ -99,6 +104,7 @@ void PrefillWorker::step(PrefillStep& message) {
   std::vector<KvLeasePtr> leases;
   for (const PrefillOrder& order : running->orders) {
     launch.plan.runs.push_back(row_run(order));
+    tallies.push_back(launch.plan.runs.back().sampling.seen);
     leases.push_back(order.kv);
     const bool begins = order.done == order.placement->span.reuse.start;
     if (begins && order.placement->tail) {
@@ -169,7 +175,7 @@ void PrefillWorker::computed(const PrefillComputed& message) {
       outcome.lost.emplace_back(order.placement, step.result.error());
     } else if (!is_dropped(order.placement->key()) &&
                order.done + order.rows == order.placement->span.total) {
-      finish_order(order, step.result->runs[i], outcome);
+      finish_order(order, tallies[i], step.result->runs[i], outcome);
     }
   }
   ++seat.progress;
@@ -218,6 +224,7 @@ std::uint64_t& PrefillWorker::lineage_of(const Placement& placement) {
 
 // The first token: sent from here, decode starts from it.
 void PrefillWorker::finish_order(const PrefillOrder& order,
+                                 TokenTallyPtr seen,
                                  const kernels::RunResult& result,
                                  Outcome& outcome) {
   const Placement& placement = *order.placement;
@@ -234,9 +241,7 @@ void PrefillWorker::finish_order(const PrefillOrder& order,
   if (run.finish != Finish::kNone) {
     outcome.ended.emplace_back(order.placement, AnswerDone{placement.key(), run.finish, answered});
   } else {
-    const Submission& submission = *placement.submission;
-    TokenTallyPtr seen = tally_of(submission.sampling, *submission.prompt, submission.forced);
-    add_token(seen, submission.sampling, result.drawn.front().token);
+    add_token(seen, placement.submission->sampling, result.drawn.front().token);
     outcome.ready.push_back({.placement = order.placement,
                              .kv = order.kv,
                              .node = seat.wiring->self,

@@ -16,19 +16,11 @@ Result<std::vector<const Row*>> chosen_rows(std::span<const Row> rows,
                                             const std::vector<std::string>& names,
                                             const char* flag) {
   std::vector<const Row*> found;
-  std::string known;
-  for (const Row& row : rows) {
-    known += " " + std::string(row.name);
-    if (names.empty()) {
-      found.push_back(&row);
-    }
+  for (const Row& row : names.empty() ? rows : rows.first(0)) {
+    found.push_back(&row);
   }
   for (const std::string& name : names) {
-    const Row* row = find_row(rows, name);
-    if (row == nullptr) {
-      return fail(Code::kMisconfigured,
-                  std::string(flag) + ": no '" + name + "'; there are" + known);
-    }
+    TRY(const Row* row, known_row(rows, name, flag));
     found.push_back(row);
   }
   return found;

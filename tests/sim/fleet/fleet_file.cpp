@@ -10,6 +10,7 @@
 #include "actors/policy/expert_plan.h"
 #include "actors/policy/expert_split.h"
 #include "actors/policy/prefill_policies.h"
+#include "actors/policy/rows.h"
 #include "actors/policy/verify_plan.h"
 #include "actors/policy/vision_balancer.h"
 #include "actors/text_format.h"
@@ -62,20 +63,6 @@ FleetTrace fleet_trace(std::span<const TraceRequest> trace, Nanos from, Nanos to
 
 namespace {
 
-template <class Row>
-Result<void> check_row(std::span<const Row> rows,
-                       const std::string& name,
-                       const std::string& field) {
-  std::string known;
-  for (const Row& row : rows) {
-    if (row.name == name) {
-      return {};
-    }
-    known += " " + std::string(row.name);
-  }
-  return fail(Code::kMisconfigured, field + ": there is no '" + name + "'; there are" + known);
-}
-
 struct EvictionRow {
   std::string_view name;
 };
@@ -118,19 +105,19 @@ Result<void> check_fleet(const fleet::Fleet& fleet) {
 
 // Those that may be empty choose nothing.
 Result<void> check_rows(const fleet::Fleet& fleet) {
-  TRY_VOID(check_row(prefill_policies(), fleet.prefill().policy(), "prefill.policy"));
-  TRY_VOID(check_row(
+  TRY_VOID(known_row(prefill_policies(), fleet.prefill().policy(), "prefill.policy"));
+  TRY_VOID(known_row(
       std::span<const EvictionRow>(kEvictions), fleet.store().eviction(), "store.eviction"));
-  TRY_VOID(check_row(vision_policies(), fleet.vision().policy(), "vision.policy"));
-  TRY_VOID(check_row(expert_splits(), fleet.experts().split(), "experts.split"));
+  TRY_VOID(known_row(vision_policies(), fleet.vision().policy(), "vision.policy"));
+  TRY_VOID(known_row(expert_splits(), fleet.experts().split(), "experts.split"));
   if (!fleet.verify().policy().empty()) {
-    TRY_VOID(check_row(verify_policies(), fleet.verify().policy(), "verify.policy"));
+    TRY_VOID(known_row(verify_policies(), fleet.verify().policy(), "verify.policy"));
   }
   if (!fleet.experts().policy().empty()) {
-    TRY_VOID(check_row(expert_planners(), fleet.experts().policy(), "experts.policy"));
+    TRY_VOID(known_row(expert_planners(), fleet.experts().policy(), "experts.policy"));
   }
   if (!fleet.scale().policy().empty()) {
-    TRY_VOID(check_row(autoscale_policies(), fleet.scale().policy(), "scale.policy"));
+    TRY_VOID(known_row(autoscale_policies(), fleet.scale().policy(), "scale.policy"));
   }
   return {};
 }
