@@ -136,6 +136,8 @@ class GroupPlanner final : public VerifyPlanner {
       plan.reason = VerifyReason::kNoRequests;
     } else if (costs.rank.is_flat() && costs.group.is_flat()) {
       plan.reason = VerifyReason::kFlatCosts;
+      choice = sweep.best_at(sweep.highest(), costs);
+      choice.buckets = DraftHistogram::kBuckets;
     } else {
       choice = choose(sweep, costs, plan.reason);
     }

@@ -59,6 +59,18 @@ bool same(const DraftPlan& a, const DraftPlan& b) {
 
 }  // namespace
 
+TEST_CASE("drafts that cost too little to be told from noise are made") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    GroupLoad load = load_of(1, 0.03, 0.002);
+    load.noise = 0.1;
+    DraftGroup group(load, seed);
+    LiveGroup live{DraftControl(&shipped())};
+    run_group(group, shipped(), kSettles, std::ref(live));
+    CHECK(drafted(live, group, 100) > 0.9);
+  }
+}
+
 TEST_CASE("a group gives within two percent of what it would by known costs, with drafts or not") {
   for (const double variable : {0.25, 0.5, 1.0, 2.0}) {
     for (const double pass : {0.05, 2.5}) {

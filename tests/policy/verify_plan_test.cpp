@@ -47,6 +47,8 @@ TEST_CASE("without measured costs all drafts are verified, and the plan says why
   const VerifyPlan plan = shipped()->plan(old, {.fixed = Nanos{1'000}});
   CHECK(plan.reason == VerifyReason::kFlatCosts);
   CHECK(plan.tokens[0] == 12);
+  CHECK(plan.expected > 2 * kCertain);
+  CHECK(plan.time == Nanos{1'000});
   CHECK(shipped()->plan({}, costs(1, 1)).reason == VerifyReason::kNoRequests);
 }
 
