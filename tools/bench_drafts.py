@@ -118,7 +118,7 @@ class Bench:
 
     def requests(self, number, batch, temperature):
         """Those of a round. Temperature None: 0 and 0.7 in turn."""
-        count = batch if self.full else self.args.answers or max(16, 4 * batch)
+        count = batch if self.full else self.args.answers or max(16, 2 * batch)
         for i in range(number * count, (number + 1) * count):
             case = self.cases[i % len(self.cases)]
             # Every other time through the cases, the other half is sampled.
@@ -213,7 +213,7 @@ def measure_acceptance(bench, _):
                 shares = [a / v for a, v in zip(places(total, "accepted"), places(total, "verified"))]
                 errors = {f"error_{which}_percent": server.metrics()[f"shoal_drafts_error_{which}_ppm"] / 1e4 for which in ("said", "tempered")}
                 yield {"temperature": temperature, "acceptance": server.name,
-                       "accepted": statistics.median(r.accepted_per_step() for r in rounds[server.name]),
+                       "accepted": sum(shares),
                        "to_coupled": ratios(rounds[server.name], rounds["coupled"], Round.accepted_per_step),
                        **{f"place_{place}": share for place, share in enumerate(shares, 1)}, **errors}
 
@@ -242,7 +242,7 @@ def main():
     parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS, help="comma-separated, of " + ", ".join(PARTS))
     parser.add_argument("--batches", type=lambda text: [int(batch) for batch in text.split(",")], default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--answers", type=int, default=0, help="of a round on the device cpu; 0: four for each of the batch, 16 at least")
+    parser.add_argument("--answers", type=int, default=0, help="of a round on the device cpu; 0: two for each of the batch, 16 at least")
     parser.add_argument("--full", action="store_true", help="answers go on behind their ends, so batches are full; with the device sim they do")
     parser.add_argument("--max-tokens", type=int, default=128, help="of an answer")
     parser.add_argument("--cost", type=float, default=0.5, help="of --device sim: of a step's fixed time")
