@@ -21,6 +21,10 @@ std::unique_ptr<ExpertPort> make_experts(const Model& model, const Ops& ops, boo
   return std::make_unique<LocalExperts>(model, ops);
 }
 
+std::string cpu_numeric_id(SumPrecision sums) {
+  return sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1";
+}
+
 class CpuDevice final : public Device {
  public:
   CpuDevice(std::shared_ptr<const Model> model, const DeviceConfig& config)
@@ -30,13 +34,12 @@ class CpuDevice final : public Device {
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
         experts_(make_experts(*model_, ops(), config.yields_experts)),
-        backend_(
-            *model_,
-            ops(),
-            pool_,
-            *experts_,
-            BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
-            config.sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1") {}
+        backend_(*model_,
+                 ops(),
+                 pool_,
+                 *experts_,
+                 BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
+                 cpu_numeric_id(config.sums)) {}
 
   Backend& backend() override { return backend_; }
 
@@ -60,6 +63,38 @@ class CpuDevice final : public Device {
   ModelBackend backend_;
 };
 
+class CpuExperts final : public ExpertDevice {
+ public:
+  CpuExperts(ModelConfig model,
+             std::shared_ptr<const Checkpoint> checkpoint,
+             const DeviceConfig& config)
+      : model_(std::move(model)),
+        checkpoint_(std::move(checkpoint)),
+        sums_(config.sums),
+        pool_(config.threads),
+        ops_(make_cpu_ops(pool_, config.sums)) {}
+
+  std::string numeric_id() const override { return cpu_numeric_id(sums_); }
+
+  Result<std::unique_ptr<ExpertEngine>> make_expert_engine(
+      const ExpertEngineLimits& limits) override {
+    return kernels::make_expert_engine(model_, checkpoint_, *ops_, limits);
+  }
+
+ private:
+  const ModelConfig model_;
+  const std::shared_ptr<const Checkpoint> checkpoint_;
+  const SumPrecision sums_;
+  ComputePool pool_;
+  const std::unique_ptr<Ops> ops_;
+};
+
+tl::unexpected<Error> no_sim_experts() {
+  return fail(Code::kMisconfigured,
+              "the device sim has no experts: leave experts.shards at 0 and give no node the role "
+              "experts, or take the device cpu");
+}
+
 class SimDevice final : public Device {
  public:
   explicit SimDevice(const DeviceConfig& config)
@@ -71,8 +106,7 @@ class SimDevice final : public Device {
   ProfiledOps* profile() override { return nullptr; }
 
   Result<std::unique_ptr<ExpertEngine>> make_expert_engine(const ExpertEngineLimits&) override {
-    return fail(Code::kMisconfigured,
-                "the device sim has no experts: leave experts.shards at 0, or take the device cpu");
+    return no_sim_experts();
   }
 
  private:
@@ -103,15 +137,26 @@ Result<std::unique_ptr<Device>> open_sim(const DeviceConfig& config, const LoadP
   return std::make_unique<SimDevice>(config);
 }
 
+Result<std::unique_ptr<ExpertDevice>> open_cpu_experts(const DeviceConfig& config) {
+  TRY(ModelConfig model, read_config(config.model));
+  TRY(auto checkpoint, Checkpoint::open(config.model));
+  return std::make_unique<CpuExperts>(std::move(model), std::move(checkpoint), config);
+}
+
+Result<std::unique_ptr<ExpertDevice>> open_sim_experts(const DeviceConfig&) {
+  return no_sim_experts();
+}
+
 struct Row {
   DeviceKind kind;
   Result<ModelShape> (*shape)(const DeviceConfig&);
   Result<std::unique_ptr<Device>> (*open)(const DeviceConfig&, const LoadProgress&);
+  Result<std::unique_ptr<ExpertDevice>> (*open_experts)(const DeviceConfig&);
 };
 
 constexpr Row kRows[] = {
-    {{.name = "cpu", .reads_model = true}, cpu_shape, open_cpu},
-    {{.name = "sim", .reads_model = false}, shape_of_sim, open_sim},
+    {{.name = "cpu", .reads_model = true}, cpu_shape, open_cpu, open_cpu_experts},
+    {{.name = "sim", .reads_model = false}, shape_of_sim, open_sim, open_sim_experts},
 };
 
 Result<const Row*> find_row(std::string_view name) {
@@ -171,6 +216,16 @@ Result<std::vector<std::unique_ptr<Device>>> open_devices(std::string_view name,
     TRY(devices.emplace_back(), open_device(name, config));
   }
   return devices;
+}
+
+Result<std::unique_ptr<ExpertDevice>> open_expert_device(std::string_view name,
+                                                         const DeviceConfig& config) {
+  TRY(const Row* row, find_row(name));
+  if (config.threads < 1) {
+    return fail(Code::kMisconfigured,
+                "device " + std::string(name) + ": threads must be at least 1");
+  }
+  return row->open_experts(config);
 }
 
 }  // namespace shoal::kernels

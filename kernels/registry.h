@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,17 @@ class Device {
       const ExpertEngineLimits& limits) = 0;
 };
 
+// The experts of a device's model without the rest of it: for processes with expert shards alone.
+class ExpertDevice {
+ public:
+  virtual ~ExpertDevice() = default;
+  // As the device's; outputs of equal ones are equal.
+  virtual std::string numeric_id() const = 0;
+  // Reads weights of experts only as they are loaded. Outlives it.
+  virtual Result<std::unique_ptr<ExpertEngine>> make_expert_engine(
+      const ExpertEngineLimits& limits) = 0;
+};
+
 struct DeviceKind {
   std::string_view name;
   bool reads_model = true;  // DeviceConfig::model; otherwise it is DeviceConfig::sim that counts
@@ -77,5 +89,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_devices(std::string_view name,
                                                           DeviceConfig config,
                                                           int count,
                                                           const LoadProgress& progress = {});
+// Errors likewise; kMisconfigured: it has no experts.
+Result<std::unique_ptr<ExpertDevice>> open_expert_device(std::string_view name,
+                                                         const DeviceConfig& config);
 
 }  // namespace shoal::kernels
