@@ -2,12 +2,18 @@
 // to every shard that owns some of its experts, and what comes back is put into the step's buffers.
 // Tokens of a replicated expert are split over its replicas by the counts of the step
 // (policy/expert_split).
+//
+// Ranks can be away: what their replicas elsewhere hold goes on there. A layer with an expert that
+// has no slot left waits, without a thread, or is refused at once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "actors/policy/expert_placement.h"
@@ -17,6 +23,7 @@
 #include "schemas/result.h"
 #include "schemas/units.h"
 #include "transport/expert_exchange.h"
+#include "transport/scheduler.h"
 
 namespace shoal {
 
@@ -46,22 +53,33 @@ struct ExpertHome {
   std::uint32_t shard = 0;
 };
 
-// Any thread. The exchange outlives it.
+struct ExpertDispatchLimits {
+  Nanos exchange{std::chrono::seconds(10)};  // longest time of one layer's, and of its wait
+  Bytes message{16LL << 20};                 // of one part: longer ones are several
+  bool waits = false;                        // for ranks that are away, and for the first placement
+};
+
+// Any thread. The exchange outlives it, and so do the timers what it is called for.
 class ExpertDispatcher {
  public:
-  // `limit`: longest time of one layer's exchange.
   ExpertDispatcher(transport::ExpertExchange& exchange,
                    std::vector<ExpertHome> ranks,
-                   std::function<Instant()> now,
-                   Nanos limit);
+                   transport::Scheduler timers,
+                   const ExpertDispatchLimits& limits);
   ~ExpertDispatcher();
 
   // In force for exchanges that begin later; those on the way end by the placement they began with.
   // kInvalid: an expert has no slot, or a shape has other ranks.
   Result<void> publish(ExpertPlacementMap map);
+  // By rank; of the placement in force and those after it.
+  void set_away(std::vector<bool> away);
+  // Sends what waits and can be sent by now.
+  void go_on();
 
   // Calls `complete` once: at once when it cannot be sent, or from the thread that ends it.
   void run(kernels::Exchange& exchange, std::function<void(Result<void>)> complete);
+  // Whatever waits fails with kUnavailable, and whatever is run later.
+  void stop();
 
   // No exchange is on the way by a placement before the one in force: shards serve two.
   bool is_settled() const;
@@ -72,19 +90,76 @@ class ExpertDispatcher {
   std::vector<ExpertTraffic> traffic() const;
 
  private:
-  struct Routing;
-  struct Plan;
+  // A placement without ranks that are away, and what is derived from it once. Splits are not for
+  // several threads: under the lock.
+  struct Routing {
+    struct Layer {
+      Layer(const ExpertLayer& layer, const SlotExperts& here);
 
-  Plan plan(const kernels::Exchange& exchange);
+      ExpertShape shape;
+      bool serves = false;  // all experts; otherwise what follows is not there
+      std::optional<ReplicaIndex> replicas;
+      std::unique_ptr<ExpertSplit> split;
+    };
+
+    Routing(const ExpertPlacementMap& map, const std::vector<bool>& away);
+
+    EpochId epoch;
+    std::vector<Layer> layers;
+  };
+
+  // What goes to the ranks, to each in as many parts as it takes.
+  struct Plan {
+    struct Part {
+      std::size_t rank = 0;
+      std::vector<std::int64_t> rows{};   // of the exchange, each once
+      std::vector<std::int64_t> pairs{};  // row * top_k + choice
+      std::vector<std::int32_t> row{};    // of each pair, in `rows`
+      std::vector<std::int32_t> slot{};   // of each pair, of the rank
+    };
+
+    std::shared_ptr<const ExpertPlacementMap> map;
+    std::vector<Part> parts;
+  };
+
+  struct Waiting {
+    kernels::Exchange* exchange = nullptr;
+    std::function<void(Result<void>)> complete;
+    Instant due;
+  };
+
+  // Shared with timers, which may run later than the dispatcher lives.
+  struct State {
+    std::mutex mutex;
+    std::shared_ptr<const ExpertPlacementMap>
+        map;  // null: nothing was published; exchanges hold theirs
+    std::weak_ptr<const ExpertPlacementMap> before;  // the placement before
+    std::shared_ptr<Routing> whole;                  // with all ranks
+    std::shared_ptr<Routing> routing;                // in force; without those that are away
+    std::vector<bool> away;
+    std::vector<Waiting> waiting;
+    std::vector<ExpertTraffic> traffic;
+    bool stopped = false;
+  };
+
+  // Nothing: the exchange waits now, or was refused.
+  std::optional<Plan> plan(kernels::Exchange& exchange,
+                           std::function<void(Result<void>)>& complete);
+  bool waits(kernels::Exchange& exchange, std::function<void(Result<void>)>& complete);
+  static std::vector<std::int32_t> count_rows(const kernels::Exchange& exchange,
+                                              ExpertTraffic& traffic);
+  std::vector<Plan::Part> parts_of(Routing::Layer& layer,
+                                   std::span<const std::int32_t> counts,
+                                   const kernels::Exchange& exchange) const;
+  bool fits_one_more(const Plan::Part& part, std::int64_t dim) const;
+  void route(State& state) const;
+  static void expire(State& state, Instant now);
 
   transport::ExpertExchange& exchange_;
   const std::vector<ExpertHome> ranks_;
-  const std::function<Instant()> now_;
-  const Nanos limit_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<Routing> routing_;  // null: nothing was published; exchanges hold theirs
-  std::weak_ptr<Routing> before_;     // the placement before
-  std::vector<ExpertTraffic> traffic_;
+  const transport::Scheduler timers_;
+  const ExpertDispatchLimits limits_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace shoal

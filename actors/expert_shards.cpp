@@ -6,31 +6,11 @@
 #include <tuple>
 #include <utility>
 
+#include "actors/expert_slots.h"
 #include "actors/policy/expert_eplb.h"
 
 namespace shoal {
 namespace {
-
-void run_calls(kernels::ExpertEngine& engine, std::span<transport::ExpertCall> calls) {
-  std::vector<kernels::ExpertJob> jobs;
-  for (const transport::ExpertCall& call : calls) {
-    const transport::ExpertBatch& batch = *call.batch;
-    jobs.push_back({.epoch = batch.shape().epoch,
-                    .layer = batch.shape().layer,
-                    .dim = batch.shape().dim,
-                    .pairs = batch.shape().pairs,
-                    .row = batch.row(),
-                    .slot = batch.slot(),
-                    .weight = batch.weight(),
-                    .codes = batch.codes(),
-                    .scales = batch.scales(),
-                    .outputs = reinterpret_cast<kernels::Bf16*>(call.outputs)});
-  }
-  engine.run(jobs);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    calls[i].outcome = std::move(jobs[i].outcome);
-  }
-}
 
 std::vector<ExpertHome> homes(std::int32_t shards) {
   std::vector<ExpertHome> homes;
@@ -70,7 +50,7 @@ ExpertShards::ExpertShards(const ExpertShardsSetup& setup,
       make_engine_(make_engine),
       exchange_(std::move(exchange)),
       executor_(std::move(executor)),
-      dispatcher_(*exchange_, homes(setup.shards), executor_.now, setup.limit) {}
+      dispatcher_(*exchange_, homes(setup.shards), executor_, {.exchange = setup.limit}) {}
 
 Result<std::unique_ptr<ExpertShards>> ExpertShards::open(
     const ExpertShardsSetup& setup,
@@ -87,9 +67,7 @@ Result<std::unique_ptr<ExpertShards>> ExpertShards::open(
   TRY(const auto probe, make_engine({}));
   TRY(std::vector<ExpertLayer> layers, even_layers(probe->model(), setup.shards, setup.redundant));
   self->limits_.weights = setup.weights;
-  for (const ExpertLayer& layer : layers) {
-    self->limits_.slots = std::max(self->limits_.slots, layer.shape.slots);
-  }
+  self->limits_.slots = most_slots(layers);
   for (std::int32_t shard = 0; shard < setup.shards; ++shard) {
     TRY(EnginePtr engine, make_engine(self->limits_));
     self->engines_.push_back(std::move(engine));
@@ -115,33 +93,14 @@ Result<void> ExpertShards::load(kernels::ExpertEngine& engine,
                                 std::uint32_t shard,
                                 const std::vector<ExpertLayer>& layers,
                                 Instant deadline) const {
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    if (executor_.now() > deadline) {
-      return fail(Code::kDeadline, "experts could not be loaded in time");
-    }
-    const ExpertShape& shape = layers[layer].shape;
-    for (std::int32_t slot = 0; slot < std::max(shape.slots, limits_.slots); ++slot) {
-      const auto at =
-          static_cast<std::size_t>(static_cast<std::int32_t>(shard) * shape.slots + slot);
-      const std::int32_t expert = slot < shape.slots ? layers[layer].expert_at[at] : kEmptySlot;
-      if (expert == kEmptySlot) {
-        engine.clear({static_cast<int>(layer), slot});
-      } else {
-        TRY_VOID(engine.load({static_cast<int>(layer), slot}, expert));
-      }
-    }
-  }
-  return {};
+  return load_slots(engine, {shard, limits_.slots}, layers, [this, deadline] {
+    return executor_.now() > deadline;
+  });
 }
 
 std::vector<ExpertShards::EnginePtr> ExpertShards::engines() const {
   const std::lock_guard lock(mutex_);
   return engines_;
-}
-
-ExpertPlacementMap ExpertShards::placement() const {
-  const std::lock_guard lock(mutex_);
-  return placement_;
 }
 
 Result<void> ExpertShards::load_all(const std::vector<EnginePtr>& engines,
@@ -153,6 +112,11 @@ Result<void> ExpertShards::load_all(const std::vector<EnginePtr>& engines,
     }
   }
   return {};
+}
+
+ExpertPlacementMap ExpertShards::placement() const {
+  const std::lock_guard lock(mutex_);
+  return placement_;
 }
 
 Result<void> ExpertShards::place(std::vector<ExpertLayer> layers, Instant deadline) {
@@ -208,6 +172,42 @@ Result<void> ExpertShards::restore(std::uint32_t shard) {
   }
   serve(shard, engine);
   return {};
+}
+
+Result<ExpertShardLife> ExpertShards::begin(std::uint32_t shard) {
+  TRY_VOID(restore(shard));
+  const std::lock_guard lock(mutex_);
+  return ExpertShardLife(*this, shard, engines_.at(shard).get());
+}
+
+// Not while another life begins: its shard is not to end.
+void ExpertShards::end_life(std::uint32_t shard, const void* engine) {
+  const std::lock_guard changing(changing_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (engines_.at(shard).get() != engine) {
+      return;
+    }
+  }
+  end(shard);
+}
+
+ExpertShardLife::ExpertShardLife(ExpertShards& shards, std::uint32_t shard, const void* engine)
+    : shards_(&shards),
+      shard_(shard),
+      engine_(engine) {}
+
+ExpertShardLife& ExpertShardLife::operator=(ExpertShardLife&& other) noexcept {
+  std::swap(shards_, other.shards_);
+  std::swap(shard_, other.shard_);
+  std::swap(engine_, other.engine_);
+  return *this;
+}
+
+ExpertShardLife::~ExpertShardLife() {
+  if (shards_ != nullptr) {
+    shards_->end_life(shard_, engine_);
+  }
 }
 
 void ExpertShards::stop() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/expert_dispatch.h"
+#include "actors/expert_slots.h"
 #include "kernels/expert_engine.h"
 #include "kernels/launch_queue.h"
 #include "schemas/result.h"
@@ -17,9 +18,6 @@
 
 namespace shoal {
 
-using MakeExpertEngine = std::function<Result<std::unique_ptr<kernels::ExpertEngine>>(
-    const kernels::ExpertEngineLimits&)>;
-
 struct ExpertShardsSetup {
   std::int32_t shards = 1;
   std::int32_t redundant = 0;  // slots of each shard and layer beyond those that all experts need
@@ -27,8 +25,26 @@ struct ExpertShardsSetup {
   Nanos limit{std::chrono::seconds(10)};  // of one layer's exchange
 };
 
-// Any thread; end and restore of a shard one after the other. Placements and restored shards wait
-// for each other, and end for neither.
+class ExpertShards;
+
+// One life of a shard: the shard ends with it, unless a later life has begun.
+class ExpertShardLife {
+ public:
+  ExpertShardLife() = default;
+  ExpertShardLife(ExpertShards& shards, std::uint32_t shard, const void* engine);
+
+  ExpertShardLife(ExpertShardLife&& other) noexcept { *this = std::move(other); }
+
+  ExpertShardLife& operator=(ExpertShardLife&& other) noexcept;
+  ~ExpertShardLife();
+
+ private:
+  ExpertShards* shards_ = nullptr;  // null: none
+  std::uint32_t shard_ = 0;
+  const void* engine_ = nullptr;
+};
+
+// Any thread; placements and lives begin one after the other.
 class ExpertShards {
  public:
   // All experts are loaded, in a placement for even load. The exchange's timers and the executor
@@ -54,6 +70,8 @@ class ExpertShards {
   void end(std::uint32_t shard);
   // A new shard loads the slots of the placement in force.
   Result<void> restore(std::uint32_t shard);
+  // The same, for as long as the life is held. Outlives it.
+  Result<ExpertShardLife> begin(std::uint32_t shard);
 
   void stop();
 
@@ -70,6 +88,8 @@ class ExpertShards {
   std::vector<ExpertTraffic> traffic() const { return dispatcher_.traffic(); }
 
  private:
+  friend class ExpertShardLife;
+
   ExpertShards(const ExpertShardsSetup& setup,
                const MakeExpertEngine& make_engine,
                std::unique_ptr<transport::ExpertExchange> exchange,
@@ -86,6 +106,7 @@ class ExpertShards {
                         const std::vector<ExpertLayer>& layers,
                         Instant deadline) const;
   void serve(std::uint32_t shard, const EnginePtr& engine);
+  void end_life(std::uint32_t shard, const void* engine);
 
   const ExpertShardsSetup setup_;
   const MakeExpertEngine make_engine_;
@@ -93,7 +114,7 @@ class ExpertShards {
   const transport::Scheduler executor_;
   ExpertDispatcher dispatcher_;
   kernels::ExpertEngineLimits limits_;
-  std::mutex changing_;             // held by place and restore
+  std::mutex changing_;             // held while a placement or a life begins
   mutable std::mutex mutex_;        // guards what follows
   std::vector<EnginePtr> engines_;  // null: the shard has ended
   ExpertPlacementMap placement_;    // written with changing_ held, too

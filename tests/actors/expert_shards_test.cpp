@@ -493,11 +493,9 @@ class Kept final : public ExpertExchange {
 
 TEST_CASE("a replicated expert's rows are split over its replicas, a row goes to a shard once") {
   Kept kept;
+  StepScheduler time;
   ExpertDispatcher dispatcher(
-      kept,
-      {{NodeId{3}, 7}, {NodeId{4}, 8}, {NodeId{5}, 9}},
-      [] { return Instant{}; },
-      std::chrono::seconds(1));
+      kept, {{NodeId{3}, 7}, {NodeId{4}, 8}, {NodeId{5}, 9}}, time.port(), {});
   constexpr std::int64_t kRows = 9;
   std::vector<std::uint8_t> codes(kRows * 32);
   std::vector<std::uint8_t> scales(kRows);
