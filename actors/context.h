@@ -16,6 +16,7 @@
 #include "actors/device_port.h"
 #include "actors/expert_board.h"
 #include "actors/expert_group.h"
+#include "actors/expert_parts.h"
 #include "actors/front_door.h"
 #include "actors/interfaces.h"
 #include "actors/log.h"
@@ -190,6 +191,7 @@ struct NodeContext {
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
   KvParts kv{};                             // without a store: none is kept
+  ExpertParts experts{};                    // devices run theirs themselves, unless it says else
   PriceBoard prices{};
   ExpertBalanceParts expert_balance{};
   ExpertBoard expert_board{};

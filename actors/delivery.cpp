@@ -86,6 +86,11 @@ bool Delivery::to_workers() {
     case Role::kDecodeGroup:
       return as<JoinDecode>(here.decode_group) || as<ReleaseAttempt>(here.decode_group) ||
              as<MoveDecode>(here.decode_group) || as<ReleaseHandover>(here.decode_group);
+    case Role::kExpertSource:
+      return as<ExpertsHeld>(here.expert_source);
+    case Role::kExpertShard:
+      return envelope.instance() < here.expert_shards.size() &&
+             as<HoldExperts>(here.expert_shards[envelope.instance()]);
     default:
       return false;
   }

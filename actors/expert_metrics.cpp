@@ -86,4 +86,11 @@ std::string expert_text(const ExpertShards& shards) {
   return out;
 }
 
+std::string expert_text(const ExpertSource& source) {
+  std::string out;
+  add_exchange(out, source.exchange_use());
+  add_layers(out, source.routed());
+  return out;
+}
+
 }  // namespace shoal

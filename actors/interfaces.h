@@ -41,6 +41,8 @@ struct Wiring;
 using WiringPtr = std::shared_ptr<const Wiring>;
 using ViewPtr = std::shared_ptr<const View>;
 using SubmissionPtr = std::shared_ptr<const Submission>;
+struct ExpertPlacementMap;
+using ExpertMapPtr = std::shared_ptr<const ExpertPlacementMap>;
 
 // One try of one answer: what every message about work names, and what fences it.
 struct AttemptKey {
@@ -233,6 +235,14 @@ struct DecodeComputed { kernels::CompletedStep step; };            // local: lau
 // local: worker to group
 struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepTally tally{}; Nanos compute{0}; };
 
+// Experts in other processes; both are told again when a link, a shard or a source is a new one.
+// wire: a source to a shard: to hold that placement beside the one it serves, or to serve it, too
+struct HoldExperts { ExpertMapPtr map; bool serves = false; };
+// wire: a shard to all sources, after every change: the epoch it holds; what it serves, null: nothing; why it does not hold `held`
+struct ExpertsHeld { NodeId node; std::uint32_t shard = 0; EpochId held; ExpertMapPtr served; std::optional<Error> refusal{}; };
+// local: any thread to the source: there is something to ask of shards
+struct ExpertsDue {};
+
 // clang-format on
 
 // Carry handles, so they follow the interfaces.
@@ -352,6 +362,12 @@ using KvClientActor =
               void(KvHedge),
               void(StoreKv)>;
 
+// One per shard of a node.
+using ExpertShardActor = Interface<void(Rewire), void(Ping), void(HoldExperts)>;
+
+// One per node whose device has its experts on other nodes.
+using ExpertSourceActor = Interface<void(Rewire), void(Ping), void(ExpertsHeld), void(ExpertsDue)>;
+
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
                                   void(EndPart),        // as if the part had died
@@ -405,6 +421,8 @@ struct NodeParts {
   DecodeBalancerActor decode_balancer;                                  // of the router
   PrefillGroupActor prefill_group;
   DecodeGroupActor decode_group;
+  ExpertSourceActor expert_source;
+  std::vector<ExpertShardActor> expert_shards;
 };
 
 // Who is who, as one node sees it. Immutable; a new one is sent to the node's parts when anything
@@ -536,6 +554,9 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ReleaseHandover)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvFetched)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvImported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::HoldExperts)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertsHeld)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertsDue)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::NodeBeat)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ViewPublished)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::RecordRead)

@@ -12,6 +12,8 @@
 #include "actors/decode_group.h"
 #include "actors/decode_worker.h"
 #include "actors/ep_balancer.h"
+#include "actors/expert_shard.h"
+#include "actors/expert_source_actor.h"
 #include "actors/gateway.h"
 #include "actors/interfaces.h"
 #include "actors/kv_client.h"
@@ -165,6 +167,9 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
   blueprint.decode_worker = [&system, node](std::uint32_t rank) {
     return spawn_decode_worker(system, node, part::decode_worker(rank), rank);
   };
+  blueprint.expert_shard = [&system, node](std::uint32_t shard) {
+    return spawn_expert_shard(system, node, part::expert_shard(shard), shard);
+  };
   blueprint.pipeline = [&system, node, workers = blueprint](Wiring& wiring) {
     NodeParts& parts = wiring.nodes[wiring.self.value];
     const NodeRoles& roles = node->roles;
@@ -181,6 +186,13 @@ Blueprint blueprint(caf::actor_system& system, const ContextPtr& node) {
     }
     wiring.prefill_workers.clear();
     wiring.decode_workers.clear();
+    parts.expert_shards.clear();
+    if (node->experts.source != nullptr) {
+      parts.expert_source = spawn_expert_source(system, node, part::kExpertSource);
+    }
+    for (std::uint32_t s = 0; s < node->experts.count(); ++s) {
+      parts.expert_shards.push_back(workers.expert_shard(s));
+    }
     if (roles.prefill) {
       parts.prefill_group = spawn_prefill_group(system, node, part::kPrefillGroup);
     }
@@ -462,10 +474,14 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
       .serving = true,
       .cluster = {},
       .buffers = 0,
-      .kv = std::move(parts.kv)});
+      .kv = std::move(parts.kv),
+      .experts = parts.experts});
   context->expert_balance = std::move(parts.expert_balance);
   if (parts.cluster) {
     TRY_VOID(join_cluster(config, *std::move(parts.cluster), *context));
+  }
+  if (context->roles.experts != (context->experts.host != nullptr)) {
+    return fail(Code::kInternal, "a node hosts expert shards if and only if it has that role");
   }
   if (context->roles.has_device() == context->devices.empty()) {
     return fail(Code::kInternal, "a node has a device if and only if it prefills or decodes");

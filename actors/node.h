@@ -12,6 +12,7 @@
 #include "actors/config.h"
 #include "actors/device_port.h"
 #include "actors/expert_group.h"
+#include "actors/expert_parts.h"
 #include "actors/front_door.h"
 #include "actors/kv_names.h"
 #include "actors/link.h"
@@ -54,6 +55,7 @@ struct Parts {
   std::optional<ClusterParts> cluster;    // none: this node is the whole cluster
   KvParts kv{};                           // without a store: every prompt is computed whole
   ExpertBalanceParts expert_balance{};    // without a group: no experts move
+  ExpertParts experts{};                  // none: the device runs its experts itself
 };
 
 class Node : public FrontDoor {

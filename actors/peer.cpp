@@ -351,8 +351,7 @@ void Peer::agree() {
 void Peer::open() {
   session->open = true;
   const ProxySeat seat{node, caf::actor_cast<PeerActor>(self), session->id};
-  session->parts =
-      spawn_proxies(self->home_system(), seat, cluster().topology.nodes[remote.value].roles);
+  session->parts = spawn_proxies(self->home_system(), seat, cluster().topology.nodes[remote.value]);
   node->log.event(
       LogLevel::kInfo, "peer.up", {{"node", cluster().topology.nodes[remote.value].name}});
   session->parts.draining = session->is_draining;

@@ -128,6 +128,16 @@ DecodeGroupActor::behavior_type decode_group(Pointer<DecodeGroupActor> self, Pro
           stays<DecodeStepDone>()};
 }
 
+ExpertShardActor::behavior_type expert_shard(Pointer<ExpertShardActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(), stays<Ping>(), forwards<HoldExperts>(self)};
+}
+
+ExpertSourceActor::behavior_type expert_source(Pointer<ExpertSourceActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Rewire>(), stays<Ping>(), forwards<ExpertsHeld>(self), stays<ExpertsDue>()};
+}
+
 SupervisorActor::behavior_type supervisor(Pointer<SupervisorActor> self, Proxy proxy) {
   self->state = std::move(proxy);
   return {stays<Tick>(),
@@ -164,7 +174,10 @@ MembershipActor spawn_membership_proxy(caf::actor_system& system, const ProxySea
   return system.spawn(membership, Proxy{seat, Role::kMembership, 0});
 }
 
-NodeParts spawn_proxies(caf::actor_system& system, const ProxySeat& seat, const NodeRoles& roles) {
+NodeParts spawn_proxies(caf::actor_system& system,
+                        const ProxySeat& seat,
+                        const TopologyNode& remote) {
+  const NodeRoles& roles = remote.roles;
   NodeParts parts;
   if (roles.gateway) {
     parts.gateway = system.spawn(gateway, Proxy{seat, Role::kGateway, 0});
@@ -183,6 +196,12 @@ NodeParts spawn_proxies(caf::actor_system& system, const ProxySeat& seat, const 
   if (roles.decode) {
     parts.decode_group = system.spawn(decode_group, Proxy{seat, Role::kDecodeGroup, 0});
   }
+  if (roles.has_device() && seat.node->roles.experts) {
+    parts.expert_source = system.spawn(expert_source, Proxy{seat, Role::kExpertSource, 0});
+  }
+  for (std::uint32_t s = 0; roles.experts && s < remote.expert_shards; ++s) {
+    parts.expert_shards.push_back(system.spawn(expert_shard, Proxy{seat, Role::kExpertShard, s}));
+  }
   return parts;
 }
 
@@ -195,6 +214,10 @@ void end_proxies(const NodeParts& parts) {
   end_actor(parts.decode_balancer);
   end_actor(parts.prefill_group);
   end_actor(parts.decode_group);
+  end_actor(parts.expert_source);
+  for (const ExpertShardActor& shard : parts.expert_shards) {
+    end_actor(shard);
+  }
 }
 
 }  // namespace shoal

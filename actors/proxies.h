@@ -17,8 +17,10 @@ struct ProxySeat {
 
 SupervisorActor spawn_supervisor_proxy(caf::actor_system& system, const ProxySeat& seat);
 MembershipActor spawn_membership_proxy(caf::actor_system& system, const ProxySeat& seat);
-// Everything that a node with these roles has.
-NodeParts spawn_proxies(caf::actor_system& system, const ProxySeat& seat, const NodeRoles& roles);
+// Everything that the node has and this one may address.
+NodeParts spawn_proxies(caf::actor_system& system,
+                        const ProxySeat& seat,
+                        const TopologyNode& remote);
 void end_proxies(const NodeParts& parts);
 
 }  // namespace shoal

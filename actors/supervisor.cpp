@@ -11,9 +11,10 @@ namespace part {
 
 std::string name(std::uint32_t part) {
   if (part >= kFirstWorker && part < kMembership) {
-    const std::uint32_t rank = (part - kFirstWorker) / 2;
-    return ((part - kFirstWorker) % 2 == 0 ? "prefill_worker." : "decode_worker.") +
-           std::to_string(rank);
+    constexpr const char* kKinds[kWorkerKinds] = {
+        "prefill_worker.", "decode_worker.", "expert_shard."};
+    const std::uint32_t worker = part - kFirstWorker;
+    return kKinds[worker % kWorkerKinds] + std::to_string(worker / kWorkerKinds);
   }
   if (part >= kPrefillBalancer && part < kPrefillGroup) {
     return "prefill_balancer." + std::to_string(part - kPrefillBalancer);
@@ -31,6 +32,8 @@ std::string name(std::uint32_t part) {
       return "decode_group";
     case kKvClient:
       return "kv_client";
+    case kExpertSource:
+      return "expert_source";
     case kMembership:
       return "membership";
     case kAutoscaler:
@@ -95,6 +98,11 @@ void Supervisor::for_each_pipeline_part(Visit visit) const {
   };
   const NodeParts& parts = wiring.here();
   visit_present(wiring.kv_client, part::kKvClient);
+  // First the source: what a shard tells it is of the wiring that it has then.
+  visit_present(parts.expert_source, part::kExpertSource);
+  for (std::uint32_t s = 0; s < parts.expert_shards.size(); ++s) {
+    visit_present(parts.expert_shards[s], part::expert_shard(s));
+  }
   for (std::uint32_t r = 0; r < wiring.decode_workers.size(); ++r) {
     visit_present(wiring.decode_workers[r], part::decode_worker(r));
   }
@@ -111,7 +119,7 @@ void Supervisor::for_each_pipeline_part(Visit visit) const {
 }
 
 void Supervisor::start() {
-  watched.resize(part::count(node->devices.size()));
+  watched.resize(part::count(std::max<std::size_t>(node->devices.size(), node->experts.count())));
   uninformed.start(node);
   if (here().gateway) {
     reset_pulse(part::kGateway);
@@ -199,14 +207,18 @@ void Supervisor::lose(std::uint32_t lost, const std::string& reason) {
 
 // Its group notices the loss itself and hears of the successor here.
 void Supervisor::replace_worker(std::uint32_t lost) {
-  const std::uint32_t rank = (lost - part::kFirstWorker) / 2;
+  const std::uint32_t rank = (lost - part::kFirstWorker) / part::kWorkerKinds;
+  const auto replace = [this, lost](auto& actor, const auto& make, std::uint32_t number) {
+    actor = make(number);
+    monitors.watch(actor, lost);
+  };
   reset_pulse(lost);
   if (lost == part::prefill_worker(rank)) {
-    wiring.prefill_workers[rank] = blueprint.prefill_worker(rank);
-    monitors.watch(wiring.prefill_workers[rank], lost);
+    replace(wiring.prefill_workers[rank], blueprint.prefill_worker, rank);
+  } else if (lost == part::decode_worker(rank)) {
+    replace(wiring.decode_workers[rank], blueprint.decode_worker, rank);
   } else {
-    wiring.decode_workers[rank] = blueprint.decode_worker(rank);
-    monitors.watch(wiring.decode_workers[rank], lost);
+    replace(here().expert_shards[rank], blueprint.expert_shard, rank);
   }
   tell_wiring();
   node->log.event(LogLevel::kWarning, "worker.replaced", {{"part", part::name(lost)}});

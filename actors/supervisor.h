@@ -1,7 +1,7 @@
 // Keeps the node's parts alive and says how they are: pings everybody, judges by progress, replaces
-// a lost worker in place and rebuilds the whole pipeline when anything else but the gateway is
-// lost. In a cluster it also speaks for its node: beats to the owner of the membership, follows the
-// view, and wires in what the peers bring.
+// a lost worker or expert shard in place and rebuilds the whole pipeline when anything else but the
+// gateway is lost. In a cluster it also speaks for its node: beats to the owner of the membership,
+// follows the view, and wires in what the peers bring.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,25 @@ inline constexpr std::uint32_t kPrefillGroup = kPrefillBalancer + kPrefillClasse
 inline constexpr std::uint32_t kDecodeBalancer = kPrefillGroup + 1;
 inline constexpr std::uint32_t kDecodeGroup = kDecodeBalancer + 1;
 inline constexpr std::uint32_t kKvClient = kDecodeGroup + 1;
-inline constexpr std::uint32_t kFirstWorker = kKvClient + 1;
+inline constexpr std::uint32_t kExpertSource = kKvClient + 1;
+inline constexpr std::uint32_t kFirstWorker = kExpertSource + 1;
+inline constexpr std::uint32_t kWorkerKinds = 3;
 
 constexpr std::uint32_t prefill_worker(std::uint32_t rank) {
-  return kFirstWorker + 2 * rank;
+  return kFirstWorker + kWorkerKinds * rank;
 }
 
 constexpr std::uint32_t decode_worker(std::uint32_t rank) {
-  return kFirstWorker + 2 * rank + 1;
+  return kFirstWorker + kWorkerKinds * rank + 1;
 }
 
-constexpr std::uint32_t count(std::size_t ranks) {
-  return kFirstWorker + 2 * static_cast<std::uint32_t>(ranks);
+constexpr std::uint32_t expert_shard(std::uint32_t shard) {
+  return kFirstWorker + kWorkerKinds * shard + 2;
+}
+
+// With so many workers of the kind of which there are most.
+constexpr std::uint32_t count(std::size_t workers) {
+  return kFirstWorker + kWorkerKinds * static_cast<std::uint32_t>(workers);
 }
 
 // Not pinged: they are watched for their end only.
@@ -51,6 +58,7 @@ struct Blueprint {
   std::function<void(Wiring&)> pipeline;
   std::function<PrefillWorkerActor(std::uint32_t rank)> prefill_worker;
   std::function<DecodeWorkerActor(std::uint32_t rank)> decode_worker;
+  std::function<ExpertShardActor(std::uint32_t shard)> expert_shard;
   std::function<PeerActor(const SupervisorActor&, NodeId)> peer;
   std::function<MembershipActor()> membership;
   std::function<AutoscalerActor()> autoscaler;

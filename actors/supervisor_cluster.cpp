@@ -14,10 +14,11 @@ void add_roles(NodeRoles& to, const NodeRoles& roles) {
   to.router |= roles.router;
   to.prefill |= roles.prefill;
   to.decode |= roles.decode;
+  to.experts |= roles.experts;
 }
 
-bool can_serve(const NodeRoles& roles) {
-  return roles.router && roles.prefill && roles.decode;
+bool can_serve(const NodeRoles& roles, bool needs_experts) {
+  return roles.router && roles.prefill && roles.decode && (roles.experts || !needs_experts);
 }
 
 }  // namespace
@@ -41,14 +42,20 @@ void Supervisor::start_cluster() {
 }
 
 // Prefill and decode nodes say nothing to each other: KV goes by the transport. So a cluster has
-// links and heartbeats in the number of its nodes, not in its square.
+// links and heartbeats in the number of its nodes, not in its square; but shards are known to all
+// devices whose experts they have.
 bool Supervisor::needs_link(NodeId remote) const {
   const Topology& topology = node->cluster->topology;
+  const NodeRoles& mine = topology.nodes[wiring.self.value].roles;
+  const NodeRoles& theirs = topology.nodes[remote.value].roles;
   const auto talks_to_all = [&topology](NodeId id) {
     const NodeRoles& roles = topology.nodes[id.value].roles;
     return roles.gateway || roles.router || id == topology.owner;
   };
-  return remote != wiring.self && (talks_to_all(remote) || talks_to_all(wiring.self));
+  const bool share_experts =
+      (mine.experts && theirs.has_device()) || (mine.has_device() && theirs.experts);
+  return remote != wiring.self &&
+         (talks_to_all(remote) || talks_to_all(wiring.self) || share_experts);
 }
 
 void Supervisor::start_membership() {
@@ -247,7 +254,8 @@ NodeRoles Supervisor::reached_at(NodeId id) const {
   const NodeParts& parts = wiring.nodes[id.value];
   return {.router = static_cast<bool>(parts.router),
           .prefill = static_cast<bool>(parts.prefill_group),
-          .decode = static_cast<bool>(parts.decode_group)};
+          .decode = static_cast<bool>(parts.decode_group),
+          .experts = !parts.expert_shards.empty()};
 }
 
 PartHealth Supervisor::judge_node(NodeId id) const {
@@ -267,23 +275,25 @@ PartHealth Supervisor::judge_node(NodeId id) const {
   return part;
 }
 
-// Without a router, a prefill and a decode somewhere nothing can be served; where the last ones
-// drain, nothing new can.
+// Without a router, a prefill and a decode somewhere nothing can be served, nor without any shard
+// where devices have their experts on others; where the last ones drain, nothing new can.
 void Supervisor::judge_nodes(NodeHealth& health) const {
   NodeRoles reached;
   NodeRoles open;
   bool degraded = false;
+  bool needs_experts = false;
   for (std::uint32_t n = 0; n < wiring.nodes.size(); ++n) {
     const NodeRoles roles = reached_at(NodeId{n});
+    needs_experts |= node->cluster->topology.nodes[n].roles.experts;
     add_roles(reached, roles);
     add_roles(open, wiring.nodes[n].draining ? NodeRoles{} : roles);
     health.parts.push_back(judge_node(NodeId{n}));
     degraded |= health.parts.back().state == PartState::kDegraded;
   }
-  const PartState cluster = !can_serve(reached) ? PartState::kDead
-                            : !can_serve(open)  ? PartState::kDraining
-                            : degraded          ? PartState::kDegraded
-                                                : PartState::kOk;
+  const PartState cluster = !can_serve(reached, needs_experts) ? PartState::kDead
+                            : !can_serve(open, needs_experts)  ? PartState::kDraining
+                            : degraded                         ? PartState::kDegraded
+                                                               : PartState::kOk;
   if (severity(cluster) > severity(health.state)) {
     health.state = cluster;
   }

@@ -15,20 +15,23 @@ struct NodeRoles {
   bool router = false;   // with its balancers
   bool prefill = false;
   bool decode = false;
+  bool experts = false;  // shards with the experts of all nodes that have a device
 
   bool has_device() const { return prefill || decode; }
 
   friend bool operator==(const NodeRoles&, const NodeRoles&) = default;
 };
 
-inline constexpr NodeRoles kAllRoles{true, true, true, true};
+// Of the one node of a cluster: its experts are its device's.
+inline constexpr NodeRoles kAllRoles{true, true, true, true, false};
 
 struct TopologyNode {
   std::string name;
   NodeRoles roles;
-  std::string host;                // numeric
-  std::uint16_t control_port = 0;  // links
-  std::uint16_t bulk_port = 0;     // transport
+  std::string host;                 // numeric
+  std::uint16_t control_port = 0;   // links
+  std::uint16_t bulk_port = 0;      // transport
+  std::uint32_t expert_shards = 0;  // with role experts
 };
 
 struct Topology {

@@ -44,7 +44,8 @@ Result<NodeRoles> read_roles(const config::TopologyNode& node) {
     bool& has = role == config::TopologyNode::gateway   ? roles.gateway
                 : role == config::TopologyNode::router  ? roles.router
                 : role == config::TopologyNode::prefill ? roles.prefill
-                                                        : roles.decode;
+                : role == config::TopologyNode::decode  ? roles.decode
+                                                        : roles.experts;
     if (std::exchange(has, true)) {
       return refuse("role: " +
                     config::TopologyNode::Role_Name(static_cast<config::TopologyNode::Role>(role)) +
@@ -52,7 +53,7 @@ Result<NodeRoles> read_roles(const config::TopologyNode& node) {
     }
   }
   if (roles == NodeRoles{}) {
-    return refuse("role: none is given; choose from gateway, router, prefill, decode");
+    return refuse("role: none is given; choose from gateway, router, prefill, decode, experts");
   }
   return roles;
 }
@@ -134,6 +135,9 @@ Result<void> add_node(const config::Topology& file,
   TRY(TopologyNode read, read_node(node));
   TRY(config::Config config, read_config(file, node));
   TRY_VOID(take_ports(read, config, taken));
+  if (read.roles.experts) {
+    read.expert_shards = static_cast<std::uint32_t>(std::max(1, config.experts().shards()));
+  }
   plan.topology.nodes.push_back(std::move(read));
   plan.configs.push_back(std::move(config));
   return {};
@@ -228,7 +232,8 @@ std::string role_names(const NodeRoles& roles) {
   for (const auto& [name, has] : {std::pair("gateway", roles.gateway),
                                   std::pair("router", roles.router),
                                   std::pair("prefill", roles.prefill),
-                                  std::pair("decode", roles.decode)}) {
+                                  std::pair("decode", roles.decode),
+                                  std::pair("experts", roles.experts)}) {
     if (has) {
       names += (names.empty() ? "" : ", ") + std::string(name);
     }

@@ -22,6 +22,8 @@ enum class Role : std::uint32_t {
   kDecodeGroup,
   kSupervisor,
   kMembership,
+  kExpertSource,
+  kExpertShard,  // instance: its number at the node
 };
 
 template <class Message>
@@ -80,6 +82,10 @@ template <>
 inline constexpr std::uint32_t kKind<DecodeKept> = 26;
 template <>
 inline constexpr std::uint32_t kKind<ReleaseHandover> = 27;
+template <>
+inline constexpr std::uint32_t kKind<HoldExperts> = 28;
+template <>
+inline constexpr std::uint32_t kKind<ExpertsHeld> = 29;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
@@ -108,6 +114,8 @@ std::string encode(const DecodeKept& message, Instant now);
 std::string encode(const ReleaseHandover& message, Instant now);
 std::string encode(const NodeBeat& message, Instant now);
 std::string encode(const ViewPublished& message, Instant now);
+std::string encode(const HoldExperts& message, Instant now);
+std::string encode(const ExpertsHeld& message, Instant now);
 std::string encode(const View& view);
 
 // kCorrupt names the field.

@@ -87,6 +87,21 @@ TEST_CASE("a topology file gives every node its roles, ports and configuration")
   CHECK(plan->find("dec").value() == NodeId{2});
 }
 
+TEST_CASE("a node with role experts has the shards that its configuration says, at least one") {
+  const std::string experts =
+      std::string(kThreeNodes) +
+      "node { name: \"x\" role: experts control_port: 9008 bulk_port: 9009 }\n"
+      "node { name: \"y\" role: experts control_port: 9010 bulk_port: 9011 "
+      "config { experts { shards: 3 } } }\n";
+  const auto plan = TopologyText(experts).read();
+  REQUIRE_MESSAGE(plan.has_value(), (plan ? "" : plan.error().message));
+  CHECK(plan->topology.nodes[3].roles == NodeRoles{.experts = true});
+  CHECK(role_names(plan->topology.nodes[3].roles) == "experts");
+  CHECK(plan->topology.nodes[2].expert_shards == 0);
+  CHECK(plan->topology.nodes[3].expert_shards == 1);
+  CHECK(plan->topology.nodes[4].expert_shards == 3);
+}
+
 TEST_CASE("the owner is the one that is named, else the first router") {
   CHECK(TopologyText("owner: \"dec\"\n" + std::string(kThreeNodes)).read()->topology.owner ==
         NodeId{2});
