@@ -17,10 +17,14 @@ Error broken() {
 
 }  // namespace
 
-Device::Device(Timeline& timeline, std::shared_ptr<kernels::Backend> backend, const StepCost& cost)
+Device::Device(Timeline& timeline,
+               std::shared_ptr<kernels::Backend> backend,
+               const StepCost& cost,
+               kernels::ExchangeRunner exchange)
     : timeline_(timeline),
       backend_(std::move(backend)),
-      cost_(cost) {}
+      cost_(cost),
+      exchange_(std::move(exchange)) {}
 
 Device::~Device() {
   stop();
@@ -28,6 +32,9 @@ Device::~Device() {
 
 void Device::stop() {
   *alive_ = false;
+  if (const auto* step = running_ ? std::get_if<Step>(&*running_) : nullptr) {
+    (*step)->let_go();
+  }
   running_.reset();
   for (auto& queue : queues_) {
     queue.clear();
@@ -52,48 +59,77 @@ void Device::start_next() {
       running_ = std::move(queue.front());
       works_since_ = timeline_.now();
       queue.pop_front();
-      cost_of_running_ = begin(*running_);
-      timeline_.after(cost_of_running_ * factor_, [this, alive = alive_] {
-        if (*alive) {
-          due_ = held_;
-          if (!held_) {
-            complete();
-          }
-        }
-      });
+      if (const auto* step = std::get_if<Step>(&*running_)) {
+        advance(*step);
+      } else {
+        end_in(cost_.copy);
+      }
       return;
     }
   }
 }
 
+void Device::end_in(Nanos cost) {
+  cost_of_running_ = cost;
+  timeline_.after(cost * factor_, [this, alive = alive_] {
+    if (*alive) {
+      unless_held([this] { complete(); });
+    }
+  });
+}
+
 void Device::hold(bool held) {
   held_ = held;
-  if (!held_ && std::exchange(due_, false)) {
-    complete();
+  if (const auto due = held_ ? nullptr : std::exchange(due_, nullptr)) {
+    due();
+  }
+}
+
+void Device::unless_held(std::function<void()> happen) {
+  if (held_) {
+    due_ = std::move(happen);
+  } else {
+    happen();
   }
 }
 
 // A step is computed when it starts, and told of when it is due: what it costs depends on the rows
-// that it then has. Nobody else touches the memory that it works on.
-Nanos Device::begin(Work& work) {
-  auto* launched = std::get_if<kernels::LaunchedStep>(&work);
-  if (launched == nullptr) {
-    return cost_.copy;
+// that it then has. Nobody else touches the memory that it works on. What comes of an exchange is
+// an event of its own: it may be told from anywhere.
+void Device::advance(const Step& step) {
+  if (step->advance(*backend_) == kernels::StepYield::kDone) {
+    end_in(step->step() == nullptr ? cost_.step : kernels::step_time(cost_, *step->step()));
+    return;
   }
-  while (launched->advance(*backend_) == kernels::StepYield::kNeedsExchange) {
+  exchange_(step->exchange(*backend_), [this, alive = alive_, step](const Result<void>& outcome) {
+    if (*alive) {
+      timeline_.after(Nanos{0}, [this, alive, step, outcome] {
+        if (*alive) {
+          unless_held([this, step, outcome] { exchanged(step, outcome); });
+        }
+      });
+    }
+  });
+}
+
+void Device::exchanged(const Step& step, const Result<void>& outcome) {
+  if (outcome) {
+    advance(step);
+  } else {
+    step->discard(outcome.error());
+    end_in(cost_.step);
   }
-  return launched->step() == nullptr ? cost_.step : kernels::step_time(cost_, *launched->step());
 }
 
 void Device::complete() {
   Work work = *std::exchange(running_, std::nullopt);
   const bool fails = failures_ > 0;
   failures_ -= fails ? 1 : 0;
-  std::visit(Overloaded{[&](kernels::LaunchedStep& step) {
+  std::visit(Overloaded{[&](Step& step) {
                           if (fails) {
-                            step.discard(broken());
+                            step->discard(broken());
                           }
-                          step.finish(*backend_, fails ? Nanos{0} : cost_of_running_ * factor_);
+                          step->finish(*backend_, fails ? Nanos{0} : cost_of_running_ * factor_);
                         },
                         [&](auto& copy) {
                           if (fails) {

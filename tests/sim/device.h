@@ -1,10 +1,12 @@
 // A simulated device of one node: a backend, and a launcher whose steps take virtual time.
-// One step at a time, decode and prefill by turns, as in the product's launch queue.
+// One step at a time, decode and prefill by turns, as in the product's launch queue. A step whose
+// experts are elsewhere ends as much later as its exchanges take.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -19,14 +21,17 @@ using kernels::StepCost;
 
 class Device final : public kernels::Launcher {
  public:
-  Device(Timeline& timeline, std::shared_ptr<kernels::Backend> backend, const StepCost& cost);
+  Device(Timeline& timeline,
+         std::shared_ptr<kernels::Backend> backend,
+         const StepCost& cost,
+         kernels::ExchangeRunner exchange = {});
   ~Device() override;
 
   kernels::Backend& backend() { return *backend_; }
 
   void launch(kernels::Launch launch) override {
     const kernels::Queue queue = launch.plan.queue;
-    add(queue, kernels::LaunchedStep(std::move(launch)));
+    add(queue, std::make_shared<kernels::LaunchedStep>(std::move(launch)));
   }
 
   void copy_out(kernels::KvExport copy) override { add(copy.queue, std::move(copy)); }
@@ -50,22 +55,28 @@ class Device final : public kernels::Launcher {
   std::optional<Instant> works_since() const { return running_ ? works_since_ : std::nullopt; }
 
  private:
-  using Work = std::variant<kernels::LaunchedStep, kernels::KvExport, kernels::KvImport>;
+  // An exchange that goes on keeps the step's memory.
+  using Step = std::shared_ptr<kernels::LaunchedStep>;
+  using Work = std::variant<Step, kernels::KvExport, kernels::KvImport>;
 
   void add(kernels::Queue queue, Work work);
   void start_next();
-  Nanos begin(Work& work);
+  void end_in(Nanos cost);
   void complete();
+  void advance(const Step& step);
+  void exchanged(const Step& step, const Result<void>& outcome);
+  void unless_held(std::function<void()> happen);
 
   Timeline& timeline_;
   std::shared_ptr<kernels::Backend> backend_;
   StepCost cost_;
   std::array<std::deque<Work>, kernels::kQueueCount> queues_;
   kernels::QueueTurns turns_;
+  kernels::ExchangeRunner exchange_;
   std::optional<Work> running_;
   Nanos cost_of_running_{0};
   std::optional<Instant> works_since_;
-  bool due_ = false;  // `running_` would be complete, but the device is held
+  std::function<void()> due_;  // what would have happened but that the device is held
   bool held_ = false;
   std::int64_t factor_ = 1;
   std::int64_t failures_ = 0;

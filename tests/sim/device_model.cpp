@@ -11,7 +11,6 @@
 #include "actors/policy/answer_end.h"
 #include "actors/policy/kv_budget.h"
 #include "actors/policy/token_rules.h"
-#include "kernels/registry.h"
 #include "schemas/check.h"
 
 namespace shoal::sim {
@@ -138,12 +137,19 @@ std::shared_ptr<kernels::Backend> open_backend(const DeviceModel& model,
   if (model.weights == nullptr) {
     return std::make_shared<kernels::SimBackend>(model.hashes, size);
   }
+  const auto device = open_cpu_device(model, size, false);
+  return {device, &device->backend()};
+}
+
+std::shared_ptr<kernels::Device> open_cpu_device(const DeviceModel& model,
+                                                 const kernels::SimSize& size,
+                                                 bool yields_experts) {
   kernels::DeviceConfig config;
   config.weights = model.weights;
   config.kv_blocks = size.blocks;
   config.sequences = size.sequences;
-  const std::shared_ptr<kernels::Device> device = kernels::open_device("cpu", config).value();
-  return {device, &device->backend()};
+  config.yields_experts = yields_experts;
+  return kernels::open_device("cpu", config).value();
 }
 
 std::vector<TokenId> true_answer(const DeviceModel& model,

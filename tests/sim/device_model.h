@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/model/model.h"
+#include "kernels/registry.h"
 #include "kernels/sim/sim_backend.h"
 #include "schemas/basis.h"
 #include "schemas/result.h"
@@ -30,6 +31,10 @@ Position window_of(const DeviceModel& model);
 // A device's own KV memory and states; weights are shared.
 std::shared_ptr<kernels::Backend> open_backend(const DeviceModel& model,
                                                const kernels::SimSize& size);
+// Of weights only: one whose experts it runs itself, or yields at.
+std::shared_ptr<kernels::Device> open_cpu_device(const DeviceModel& model,
+                                                 const kernels::SimSize& size,
+                                                 bool yields_experts);
 
 // What a device that serves nobody else answers to `request` under `bases`, token by token.
 // `context`: most tokens of prompt and answer.

@@ -45,6 +45,30 @@ bool is_of_store(Fault::Kind kind) {
   return std::find(kStoreKinds.begin(), kStoreKinds.end(), kind) != kStoreKinds.end();
 }
 
+}  // namespace
+
+bool Breakable::has_expert_nodes() const {
+  return std::any_of(
+      nodes.begin(), nodes.end(), [](const NodeRoles& roles) { return roles.experts; });
+}
+
+int Breakable::expert_shards(std::uint32_t node) const {
+  if (has_expert_nodes()) {
+    return nodes[node].experts ? std::max(1, shards) : 0;
+  }
+  return nodes[node].has_device() ? shards : 0;
+}
+
+int Breakable::expert_shards() const {
+  int all = 0;
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    all += expert_shards(node);
+  }
+  return all;
+}
+
+namespace {
+
 std::vector<std::string> parts_of(const Breakable& there, std::uint32_t node) {
   const NodeRoles& roles = there.nodes[node];
   std::vector<std::string> parts;
@@ -62,6 +86,12 @@ std::vector<std::string> parts_of(const Breakable& there, std::uint32_t node) {
   if (roles.decode) {
     parts.emplace_back("decode_group");
     parts.emplace_back("decode_worker.0");
+  }
+  if (roles.has_device() && there.has_expert_nodes()) {
+    parts.emplace_back("expert_source");
+  }
+  for (int shard = 0; shard < there.expert_shards(node); ++shard) {
+    parts.push_back("expert_shard." + std::to_string(shard));
   }
   if (there.has_store && (roles.router || roles.has_device())) {
     parts.emplace_back("kv_client");

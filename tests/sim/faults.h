@@ -17,6 +17,14 @@ namespace shoal::sim {
 struct Breakable {
   std::vector<NodeRoles> nodes;
   bool has_store = false;
+  int shards = 0;  // config.experts.shards
+
+  // That hold the experts of all devices.
+  bool has_expert_nodes() const;
+  // Of the node.
+  int expert_shards(std::uint32_t node) const;
+  // Of all.
+  int expert_shards() const;
 };
 
 std::vector<scenario::Fault> draw_faults(const scenario::RandomFaults& random,

@@ -50,10 +50,12 @@ Result<NodeRoles> roles_of(const std::string& words) {
       roles.prefill = true;
     } else if (word == "decode") {
       roles.decode = true;
+    } else if (word == "experts") {
+      roles.experts = true;
     } else {
-      return fail(
-          Code::kMisconfigured,
-          "node: unknown role \"" + word + "\"; known: all, gateway, router, prefill, decode");
+      return fail(Code::kMisconfigured,
+                  "node: unknown role \"" + word +
+                      "\"; known: all, gateway, router, prefill, decode, experts");
     }
   }
   return roles;
@@ -210,6 +212,12 @@ Result<void> check_sizes(const scenario::Scenario& scenario) {
   return validate(scenario.config());
 }
 
+Breakable breakable(const scenario::Scenario& scenario, std::vector<NodeRoles> nodes) {
+  return {.nodes = std::move(nodes),
+          .has_store = scenario.has_store(),
+          .shards = scenario.config().experts().shards()};
+}
+
 Result<void> check(const scenario::Scenario& scenario) {
   std::vector<NodeRoles> nodes;
   for (const std::string& words : scenario.node()) {
@@ -219,8 +227,14 @@ Result<void> check(const scenario::Scenario& scenario) {
   TRY_VOID(check_roles(nodes));
   TRY_VOID(check_sizes(scenario));
   TRY_VOID(model_of(scenario));
+  const Breakable there = breakable(scenario, nodes);
+  if (there.expert_shards() > 0 && scenario.device().model().empty()) {
+    return fail(Code::kMisconfigured,
+                "device: hashes have no experts for shards; name a model, or leave out "
+                "experts.shards and the role experts");
+  }
   for (const scenario::Fault& fault : scenario.fault()) {
-    TRY_VOID(check_fault(fault, {nodes, scenario.has_store()}));
+    TRY_VOID(check_fault(fault, there));
   }
   for (const std::string& counter : scenario.reaches()) {
     TRY_VOID(check_reaches(counter));
@@ -279,10 +293,11 @@ void play_trace(scenario::Scenario& scenario, const TraceChoice& choice) {
 
 scenario::Scenario written_out(const scenario::Scenario& scenario, std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15ULL + 1);
-  Breakable there{.nodes = {}, .has_store = scenario.has_store()};
+  std::vector<NodeRoles> nodes;
   for (const std::string& node : scenario.node()) {
-    there.nodes.push_back(roles_of(node).value());
+    nodes.push_back(roles_of(node).value());
   }
+  const Breakable there = breakable(scenario, std::move(nodes));
   scenario::Scenario written = scenario;
   for (scenario::Fault& fault : draw_faults(scenario.random(), there, random)) {
     *written.add_fault() = std::move(fault);

@@ -78,6 +78,10 @@ World::World(const WorldSetup& setup)
   for (std::size_t n = 0; n < setup_.nodes.size(); ++n) {
     topology_.nodes.push_back(
         {.name = "n" + std::to_string(n), .roles = setup_.nodes[n], .host = "sim"});
+    if (setup_.nodes[n].experts) {
+      topology_.nodes.back().expert_shards =
+          static_cast<std::uint32_t>(std::max(1, node_config_.experts().shards()));
+    }
     hosts_.emplace_back().roles = setup_.nodes[n];
   }
   topology_.hash = 1;
@@ -123,11 +127,12 @@ void World::start(NodeId node) {
               .runtime = runtime_,
               .cluster = {},
               .kv = {},
+              .experts = {},
               .expert_balance = {}};
-  for (int rank = 0; rank < setup_.ranks; ++rank) {
-    life.devices.push_back(
-        std::make_unique<Device>(timeline_, open_backend(setup_.model, setup_.size), setup_.cost));
-  }
+  life.links = with_clock(network_.open(node), *host.clock);
+  life.transport = with_clock(
+      fabric_.open(node, life.process, setup_.transport), *host.clock, setup_.tamper.fetched);
+  open_devices(node, life);
   parts.shape = life.devices.front()->backend().shape();
   context_ = std::min<Position>(parts.shape.max_positions, setup_.size.blocks * kBlockTokens);
   if (host.roles.has_device()) {
@@ -135,9 +140,9 @@ void World::start(NodeId node) {
       parts.devices.push_back({&device->backend(), device.get()});
     }
   }
-  life.links = with_clock(network_.open(node), *host.clock);
-  life.transport = with_clock(
-      fabric_.open(node, life.process, setup_.transport), *host.clock, setup_.tamper.fetched);
+  if (life.experts != nullptr) {
+    parts.experts = life.experts->parts();
+  }
   if (node == topology_.owner) {
     life.store = transport::make_sim_store(
         {record_,
@@ -204,6 +209,9 @@ void World::kill(NodeId node) {
     life->clients->reset_connections();
   }
   life->node->shut_down(Nanos{0});
+  if (life->experts) {
+    life->experts->stop();
+  }
   dead_.push_back(std::move(life));
 }
 

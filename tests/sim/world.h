@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "actors/config.h"
+#include "actors/expert_node.h"
 #include "actors/node.h"
 #include "kernels/sim/sim_backend.h"
 #include "tests/sim/device.h"
@@ -183,6 +184,9 @@ class World {
 
   Node& node(NodeId node) { return *hosts_.at(node.value).life->node; }
 
+  // What it has of experts; null: nothing.
+  ExpertNode* experts(NodeId node) { return hosts_.at(node.value).life->experts.get(); }
+
   // Of a node with a device, or of one with a gateway.
   Device& device(NodeId node, std::size_t rank = 0) {
     return *hosts_.at(node.value).life->devices.at(rank);
@@ -228,6 +232,8 @@ class World {
   // One process.
   struct Life {
     std::unique_ptr<NodeClock> clock;
+    std::vector<std::shared_ptr<kernels::Device>> engines;  // whose its expert shards' are
+    std::unique_ptr<ExpertNode> experts;  // null: devices run their experts themselves
     std::vector<std::unique_ptr<Device>> devices;
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
@@ -252,6 +258,8 @@ class World {
 
   void start(NodeId node);
   void open_blocks(NodeId node, Life& life);
+  void open_devices(NodeId node, Life& life);
+  std::unique_ptr<ExpertNode> open_experts(NodeId node, Life& life);
   NodeStore* disk_of(NodeId node);
   std::vector<std::byte>& random_segment();
 
