@@ -41,6 +41,10 @@ class ExpertNode {
   ExpertParts parts() const;
   // Of a process with a device.
   kernels::ExchangeRunner runner();
+
+  // Null: some are on nodes of their own.
+  ExpertShards* shards() { return shards_.get(); }
+
   // Fails what is in flight. Idempotent.
   void stop();
 

@@ -26,6 +26,7 @@ struct BenchEngineOptions {
   int steps = 100;
   int shards = 4;        // for the experts, against the device's own; 0: not compared
   int changes = 5;       // of their placement while steps run
+  int processes = 0;     // likewise
   bool profile = false;  // time per operator
 };
 
@@ -173,6 +174,10 @@ Result<void> bench(const BenchEngineOptions& o) {
                                   .shards = o.shards,
                                   .changes = o.changes}));
   }
+  if (o.processes > 0) {
+    TRY_VOID(bench_expert_shards(
+        {.model = o.model, .prompt = o.prompt, .steps = o.steps, .processes = o.processes}));
+  }
   TRY(const auto device, open(o, 1, true));
   return print_outside_kernels(*device, o);
 }
@@ -208,6 +213,13 @@ void add_bench_engine(CLI::App& bench, int& status) {
       ->capture_default_str();
   engine->add_option("--changes", o.changes, "times that all experts move, one a second; 0: none")
       ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  engine
+      ->add_option(
+          "--processes",
+          o.processes,
+          "processes on loopback with the experts, to compare with the device's own; 0: none")
+      ->check(CLI::Range(0, 64))
       ->capture_default_str();
   engine->add_flag("--profile", o.profile, "time per operator");
   engine->footer("Example:\n  shoal bench engine --steps 200 --profile");

@@ -13,6 +13,7 @@
 #include "kernels/launch_queue.h"
 #include "kernels/model/model.h"
 #include "kernels/registry.h"
+#include "tools/expert_processes.h"
 #include "tools/process_ports.h"
 #include "tools/sharded_experts.h"
 
@@ -26,23 +27,34 @@ constexpr int kChangeRows = 8;  // while the placement changes
 // Decoding sequences on a launch queue, as workers run them.
 class Decoding {
  public:
-  // shards == 0: the device runs its experts itself.
+  // Where its experts are. Neither: the device runs them itself.
+  struct Experts {
+    int shards = 0;
+    ExpertProcesses* processes = nullptr;
+  };
+
   static Result<std::unique_ptr<Decoding>> open(const BenchShardsOptions& o,
                                                 std::shared_ptr<const kernels::Model> model,
-                                                int shards) {
+                                                const Experts& where) {
     auto self = std::unique_ptr<Decoding>(new Decoding());
     kernels::DeviceConfig config;
     config.weights = std::move(model);
     config.sequences = kMostRows;
     config.kv_blocks = kMostRows * (o.prompt + o.steps + kBlockTokens) / kBlockTokens + kMostRows;
-    config.yields_experts = shards > 0;
+    config.yields_experts = where.shards > 0 || where.processes != nullptr;
     TRY(self->device_, kernels::open_device("cpu", config));
     kernels::ExchangeRunner runner;
-    if (shards > 0) {
+    if (where.processes != nullptr) {
+      self->processes_ = where.processes;
+      runner = where.processes->runner();
+    } else if (where.shards > 0) {
       config::Experts experts;
-      experts.set_shards(shards);
-      TRY(self->experts_, ShardedExperts::open(experts, *self->device_));
-      runner = self->experts_->shards().runner();
+      experts.set_shards(where.shards);
+      TRY(self->experts_,
+          ShardedExperts::open(experts, [device = self->device_.get()](const auto& limits) {
+            return device->make_expert_engine(limits);
+          }));
+      runner = self->experts_->node().runner();
     }
     self->queue_ = std::make_unique<kernels::LaunchQueue>(
         self->device_->backend(), monotonic_now, std::move(runner));
@@ -100,7 +112,9 @@ class Decoding {
 
   int layers() { return device_->backend().shape().layers; }
 
-  transport::ExpertExchange::Use use() { return experts_->shards().exchange_use(); }
+  transport::ExpertExchange::Use use() {
+    return processes_ != nullptr ? processes_->use() : experts_->node().exchange_use();
+  }
 
   ExpertGroup& group() { return *experts_->balance().group; }
 
@@ -109,6 +123,7 @@ class Decoding {
 
   std::unique_ptr<kernels::Device> device_;
   std::unique_ptr<ShardedExperts> experts_;
+  ExpertProcesses* processes_ = nullptr;
   std::unique_ptr<kernels::LaunchQueue> queue_;
   std::vector<kernels::RowRun> runs_;
   std::vector<SequenceId> fresh_;
@@ -127,18 +142,21 @@ struct Comparison {
   std::vector<double> added;  // us of a layer
   transport::ExpertExchange::Use before;
   transport::ExpertExchange::Use after;
+  Nanos computed{0};  // by processes
 };
 
-void print(const Comparison& c, int shards) {
+void print(const Comparison& c, const BenchShardsOptions& o) {
   const auto exchanges = static_cast<double>(c.after.combined - c.before.combined);
   const auto kilobytes = [exchanges](Bytes before, Bytes after) {
     return static_cast<double>((after - before).value) / exchanges / 1e3;
   };
   std::printf(
-      "experts threads 1 batch %2d on %d shards: %+.1f us a layer (quartiles %+.1f, %+.1f) beside "
-      "%.1f; %.1f hops, %.1f KB there, %.1f KB back\n",
+      "experts threads 1 batch %2d %s %d %s: %+.1f us a layer (quartiles %+.1f, %+.1f) beside "
+      "%.1f; %.1f hops, %.1f KB there, %.1f KB back",
       c.rows,
-      shards,
+      o.processes > 0 ? "in" : "on",
+      o.processes > 0 ? o.processes : o.shards,
+      o.processes > 0 ? "processes" : "shards",
       quantile(c.added, 0.5),
       quantile(c.added, 0.25),
       quantile(c.added, 0.75),
@@ -146,6 +164,11 @@ void print(const Comparison& c, int shards) {
       static_cast<double>(c.after.hops - c.before.hops) / exchanges,
       kilobytes(c.before.sent, c.after.sent),
       kilobytes(c.before.received, c.after.received));
+  if (c.computed > Nanos{0}) {
+    std::printf(", %.1f us computed in all shards together",
+                std::chrono::duration<double, std::micro>(c.computed).count() / exchanges);
+  }
+  std::printf("\n");
 }
 
 Result<Comparison> compare(Decoding& own,
@@ -159,7 +182,8 @@ Result<Comparison> compare(Decoding& own,
                .own = {},
                .added = {},
                .before = sharded.use(),
-               .after = {}};
+               .after = {},
+               .computed = {}};
   for (int i = 0; i < o.steps; ++i) {
     TRY(const Nanos local, own.step());
     TRY(const Nanos remote, sharded.step());
@@ -256,12 +280,24 @@ Result<void> bench_changes(Decoding& sharded, int rows, const BenchShardsOptions
 }  // namespace
 
 Result<void> bench_expert_shards(const BenchShardsOptions& o) {
+  std::unique_ptr<ExpertProcesses> processes;
+  if (o.processes > 0) {
+    TRY(processes, ExpertProcesses::start(o.model, o.processes));
+  }
   TRY(const auto model, kernels::Model::load(o.model));
-  TRY(const auto own, Decoding::open(o, model, 0));
-  TRY(const auto sharded, Decoding::open(o, model, o.shards));
+  TRY(const auto own, Decoding::open(o, model, {}));
+  TRY(const auto sharded, Decoding::open(o, model, {o.shards, processes.get()}));
   for (const int rows : {1, 8, kMostRows}) {
-    TRY(const Comparison comparison, compare(*own, *sharded, rows, o));
-    print(comparison, o.shards);
+    Nanos before{0};
+    if (processes != nullptr) {
+      TRY(before, processes->computed());
+    }
+    TRY(Comparison comparison, compare(*own, *sharded, rows, o));
+    if (processes != nullptr) {
+      TRY(const Nanos after, processes->computed());
+      comparison.computed = after - before;
+    }
+    print(comparison, o);
   }
   return o.changes == 0 ? Result<void>{} : bench_changes(*sharded, kChangeRows, o);
 }

@@ -1,5 +1,5 @@
-// Order of life: device, launch queue, ports to other nodes, node, HTTP; torn down the other way
-// round, the node before the sockets it answers through.
+// Order of life: device, ports to other nodes, experts, launch queue, node, HTTP; torn down the
+// other way round, the node before the sockets it answers through.
 #include "tools/local_server.h"
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "actors/expert_metrics.h"
 #include "actors/log.h"
 #include "tools/model_digest.h"
 #include "tools/progress_bar.h"
@@ -69,13 +68,21 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
       cluster == nullptr ? kAllRoles : cluster->topology.nodes.at(self.value).roles;
   TRY(ServerPlan plan, plan_server(config, roles));
   auto server = std::unique_ptr<LocalServer>(new LocalServer(config));
+  const Topology* const topology = cluster == nullptr ? nullptr : &cluster->topology;
+  if (topology != nullptr && has_expert_nodes(*topology)) {
+    plan.device.config.yields_experts = true;
+  }
   if (roles.has_device()) {
-    TRY_VOID(server->open_device(config, plan.device));
+    TRY_VOID(server->open_device(plan.device));
   }
   if (cluster != nullptr) {
     // Not before the weights are loaded: a port that is open is taken for a node that answers.
     TRY(server->ports_, NodePorts::open(*cluster, self));
   }
+  if (roles.experts || (roles.has_device() && plan.device.config.yields_experts)) {
+    TRY_VOID(server->open_experts(config, plan.device, topology));
+  }
+  server->open_launchers();
   TRY_VOID(server->open_node(config, plan));
   if (config.http().metrics_port() != 0) {
     TRY_VOID(server->open_pages(config, names_of(cluster)));
@@ -91,7 +98,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   return server;
 }
 
-Result<void> LocalServer::open_device(const Config& config, DevicePlan plan) {
+Result<void> LocalServer::open_device(DevicePlan plan) {
   plan.config.sim.time = {monotonic_now, [this](Instant when) { pause_.until(when); }};
   ProgressBar bar("loading");
   TRY(devices_,
@@ -99,16 +106,35 @@ Result<void> LocalServer::open_device(const Config& config, DevicePlan plan) {
           plan.name, plan.config, plan.ranks, [&bar](std::int64_t done, std::int64_t total) {
             bar.update(done, total);
           }));
-  kernels::ExchangeRunner runner;
-  if (config.experts().shards() > 0) {
-    TRY(experts_, ShardedExperts::open(config.experts(), *devices_.front()));
-    runner = experts_->shards().runner();
-  }
-  for (const auto& device : devices_) {
-    launchers_.push_back(
-        std::make_unique<kernels::LaunchQueue>(device->backend(), monotonic_now, runner));
-  }
   return {};
+}
+
+// A process with shards alone reads no other weights.
+Result<void> LocalServer::open_experts(const Config& config,
+                                       const DevicePlan& plan,
+                                       const Topology* topology) {
+  if (devices_.empty()) {
+    TRY(expert_device_, kernels::open_expert_device(plan.name, plan.config));
+  }
+  const auto make_engine = [this](const kernels::ExpertEngineLimits& limits) {
+    return devices_.empty() ? expert_device_->make_expert_engine(limits)
+                            : devices_.front()->make_expert_engine(limits);
+  };
+  ExpertPlace place;
+  if (topology != nullptr) {
+    place = {topology, ports_->self(), &ports_->transport()};
+  }
+  TRY(experts_, ShardedExperts::open(config.experts(), make_engine, place));
+  return {};
+}
+
+void LocalServer::open_launchers() {
+  for (const auto& device : devices_) {
+    launchers_.push_back(std::make_unique<kernels::LaunchQueue>(
+        device->backend(),
+        monotonic_now,
+        experts_ == nullptr ? kernels::ExchangeRunner() : experts_->node().runner()));
+  }
 }
 
 Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan) {
@@ -119,12 +145,17 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
               .runtime = nullptr,
               .cluster = {},
               .kv = {},
-              .expert_balance = {}};
+              .expert_balance = {},
+              .experts = {}};
   for (std::size_t r = 0; r < devices_.size(); ++r) {
     parts.shape = devices_[r]->backend().shape();
     parts.devices.push_back({&devices_[r]->backend(), launchers_[r].get()});
   }
+  if (expert_device_ != nullptr) {
+    parts.shape.numeric_id = expert_device_->numeric_id();
+  }
   if (experts_ != nullptr) {
+    parts.experts = experts_->node().parts();
     parts.expert_balance = experts_->balance();
   }
   if (ports_ != nullptr) {
@@ -187,7 +218,7 @@ HttpParts LocalServer::http_parts(std::vector<std::string> nodes) const {
   parts.node_metrics = [node = node_.get(), experts = experts_.get()](std::string& page) {
     page += node->metrics_text();
     if (experts != nullptr) {
-      page += expert_text(experts->shards());
+      page += experts->node().metrics_text();
     }
   };
   parts.log = log_of(config_, silent_);

@@ -69,7 +69,9 @@ class LocalServer {
   static Result<std::unique_ptr<LocalServer>> start(const Config& config,
                                                     const ClusterPlan* cluster,
                                                     NodeId self);
-  Result<void> open_device(const Config& config, DevicePlan plan);
+  Result<void> open_device(DevicePlan plan);
+  Result<void> open_experts(const Config& config, const DevicePlan& plan, const Topology* topology);
+  void open_launchers();
   Result<void> open_node(const Config& config, const ServerPlan& plan);
   Result<void> open_front(const Config& config,
                           const ServerPlan& plan,
@@ -82,11 +84,12 @@ class LocalServer {
   std::string model_name_;
   Pause pause_;  // of a device that takes time for nothing
   std::vector<std::unique_ptr<kernels::Device>>
-      devices_;                              // one a rank; none: no prefill, no decode
+      devices_;                                           // one a rank; none: no prefill, no decode
+  std::unique_ptr<kernels::ExpertDevice> expert_device_;  // of shards without a device
+  std::unique_ptr<NodePorts> ports_;                      // null: a cluster of its own
   std::unique_ptr<ShardedExperts> experts_;  // null: the device runs its experts itself
   std::vector<std::unique_ptr<kernels::LaunchQueue>> launchers_;  // of the devices
   std::unique_ptr<transport::BlockStore> blocks_;                 // null: KV ends with its request
-  std::unique_ptr<NodePorts> ports_;                              // null: a cluster of its own
   std::unique_ptr<Node> node_;
   std::unique_ptr<HttpServer> http_;   // null: no gateway
   std::unique_ptr<HttpServer> pages_;  // for monitors; null: none

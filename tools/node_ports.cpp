@@ -2,10 +2,12 @@
 // it.
 #include "tools/node_ports.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "actors/caf_links.h"
+#include "actors/expert_node.h"
 #include "tools/process_ports.h"
 #include "transport/registry.h"
 
@@ -21,6 +23,16 @@ std::uint64_t draw_process() {
 
 tl::unexpected<Error> at_field(const TopologyNode& node, const char* field, const Error& error) {
   return fail(error.code, "node " + node.name + ": " + field + ": " + error.message);
+}
+
+// Rows for experts and what comes back may be as much at once as their exchange allows.
+transport::TransportLimits bulk_limits(const ClusterPlan& plan, NodeId self) {
+  transport::TransportLimits limits;
+  if (has_expert_nodes(plan.topology)) {
+    const config::Experts& experts = plan.configs.at(self.value).experts();
+    limits.queued_per_peer = std::max(limits.queued_per_peer, Bytes{experts.in_flight_bytes()});
+  }
+  return limits;
 }
 
 }  // namespace
@@ -44,7 +56,7 @@ Result<std::unique_ptr<NodePorts>> NodePorts::open(const ClusterPlan& plan, Node
                                          .cluster = plan.cluster,
                                          .host = node.host,
                                          .port = node.bulk_port,
-                                         .limits = {},
+                                         .limits = bulk_limits(plan, self),
                                          .now = monotonic_now});
   if (!bulk) {
     return at_field(node, "bulk_port", bulk.error());

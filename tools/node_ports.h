@@ -18,6 +18,10 @@ class NodePorts {
   // Listens when it returns. Errors name the node, the field of the topology and what to do.
   static Result<std::unique_ptr<NodePorts>> open(const ClusterPlan& plan, NodeId self);
 
+  NodeId self() const { return self_; }
+
+  transport::Transport& transport() const { return *transport_; }
+
   // The node that is built with them must be gone before the ports are.
   ClusterParts parts(ModelIdentity identity) const;
 

@@ -2,11 +2,9 @@
 // anyway.
 #include "tools/sharded_experts.h"
 
-#include <chrono>
 #include <utility>
 
 #include "tools/process_ports.h"
-#include "transport/registry.h"
 
 namespace shoal::tools {
 
@@ -16,26 +14,20 @@ ShardedExperts::ShardedExperts()
       background_(monotonic_now) {}
 
 Result<std::unique_ptr<ShardedExperts>> ShardedExperts::open(const config::Experts& config,
-                                                             kernels::Device& device) {
+                                                             MakeExpertEngine make_engine,
+                                                             const ExpertPlace& place) {
   auto self = std::unique_ptr<ShardedExperts>(new ShardedExperts());
-  transport::ExpertLimits limits;
-  limits.in_flight = Bytes{config.in_flight_bytes()};
-  limits.waiting = limits.in_flight;
-  TRY(auto exchange,
-      transport::open_expert_exchange(
-          "shards", {.self = {}, .timers = self->timers_.port(), .limits = limits}));
-  TRY(self->shards_,
-      ExpertShards::open(
-          {.shards = config.shards(),
-           .redundant = config.redundant(),
-           .weights = Bytes{config.weights_bytes()},
-           .limit = std::chrono::milliseconds(config.exchange_ms())},
-          [&device](const kernels::ExpertEngineLimits& engine) {
-            return device.make_expert_engine(engine);
-          },
-          std::move(exchange),
-          self->executor_.port()));
-  self->group_.emplace(*self->shards_, self->background_.port());
+  TRY(self->node_,
+      ExpertNode::open({.config = config,
+                        .make_engine = std::move(make_engine),
+                        .timers = self->timers_.port(),
+                        .executor = self->executor_.port(),
+                        .topology = place.topology,
+                        .self = place.self,
+                        .transport = place.transport}));
+  if (ExpertShards* shards = self->node_->shards()) {
+    self->group_.emplace(*shards, self->background_.port());
+  }
   return self;
 }
 

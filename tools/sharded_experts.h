@@ -1,4 +1,4 @@
-// Expert shards of this process with the threads that they run on.
+// Experts on shards with the threads that they need: this process's shards, or its way to others'.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include "actors/config.h"
 #include "actors/expert_group.h"
-#include "actors/expert_shards.h"
+#include "actors/expert_node.h"
 #include "actors/shard_group.h"
 #include "kernels/registry.h"
 #include "schemas/result.h"
@@ -14,16 +14,26 @@
 
 namespace shoal::tools {
 
+// Where they are. Null: all in this process, for its device.
+struct ExpertPlace {
+  const Topology* topology = nullptr;
+  NodeId self{};
+  transport::Transport* transport = nullptr;
+};
+
 class ShardedExperts {
  public:
-  // `config.shards` is at least 1, and the device yields at its experts. It outlives them.
+  // A device yields at its experts. What engines are made of outlives them, as the transport does.
   static Result<std::unique_ptr<ShardedExperts>> open(const config::Experts& config,
-                                                      kernels::Device& device);
+                                                      MakeExpertEngine make_engine,
+                                                      const ExpertPlace& place = {});
 
-  ExpertShards& shards() { return *shards_; }
+  ExpertNode& node() { return *node_; }
 
-  // For a node.
-  ExpertBalanceParts balance() { return {&*group_, background_.port()}; }
+  // For a node. Those on nodes of their own do not move.
+  ExpertBalanceParts balance() {
+    return group_ ? ExpertBalanceParts{&*group_, background_.port()} : ExpertBalanceParts{};
+  }
 
  private:
   ShardedExperts();
@@ -31,8 +41,8 @@ class ShardedExperts {
   // Deadlines hold while a shard computes.
   transport::ThreadScheduler timers_;
   transport::ThreadScheduler executor_;
-  std::unique_ptr<ExpertShards> shards_;  // stops before its threads end
-  std::optional<ShardGroup> group_;
+  std::unique_ptr<ExpertNode> node_;       // stops before its threads end
+  std::optional<ShardGroup> group_;        // none: they are not all in this process
   transport::ThreadScheduler background_;  // plans, and loads what moves; ends before what it needs
 };
 

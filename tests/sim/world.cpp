@@ -127,8 +127,8 @@ void World::start(NodeId node) {
               .runtime = runtime_,
               .cluster = {},
               .kv = {},
-              .experts = {},
-              .expert_balance = {}};
+              .expert_balance = {},
+              .experts = {}};
   life.links = with_clock(network_.open(node), *host.clock);
   life.transport = with_clock(
       fabric_.open(node, life.process, setup_.transport), *host.clock, setup_.tamper.fetched);

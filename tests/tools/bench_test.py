@@ -35,6 +35,12 @@ class Policies(unittest.TestCase):
         self.assertEqual(list(rows), ["random", "least_kv"])
         self.assertGreater(rows["random"]["placement_ns"], 0)
 
+    def test_experts_in_processes_are_compared_with_the_device_s_own(self):
+        done = run("bench", "engine", "--steps", "3", "--prefill", "64", "--shards", "0", "--processes", "2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for batch in (1, 8, 32):
+            self.assertRegex(done.stdout, rf"batch +{batch} in 2 processes: [+-]\d+\.\d us a layer .* hops, .* KB back, .* us computed in all")
+
     def test_cost_is_judged_by_two_clocks_and_ends_in_time(self):
         done = run("bench", "cost", "--seconds", "1", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
