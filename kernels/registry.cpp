@@ -34,12 +34,13 @@ class CpuDevice final : public Device {
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
         experts_(make_experts(*model_, ops(), config.yields_experts)),
-        backend_(*model_,
-                 ops(),
-                 pool_,
-                 *experts_,
-                 BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
-                 cpu_numeric_id(config.sums)) {}
+        backend_(
+            *model_,
+            ops(),
+            pool_,
+            *experts_,
+            BackendLimits{config.kv_blocks, config.sequences, config.drafts, config.acceptance},
+            cpu_numeric_id(config.sums)) {}
 
   Backend& backend() override { return backend_; }
 
