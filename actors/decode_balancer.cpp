@@ -418,11 +418,11 @@ void DecodeBalancer::forget_moves() {
   }
 }
 
-// Nobody waits for a place, so balance is all that is left to gain. A node of its own has nothing to
-// move KV with.
+// Nobody waits for a place, so balance is all that is left to gain. A node of its own has nothing
+// to move KV with.
 void DecodeBalancer::move_one() {
   const Instant now = seat.node->now();
-  if (!seat.node->options.decode_policy->moves || seat.node->transport() == nullptr ||
+  if (!seat.node->options.decode_policy->moves || seat.wiring->nodes.size() == 1 ||
       !queue.empty() || now < next_move) {
     return;
   }
