@@ -213,7 +213,7 @@ def measure_acceptance(bench, _):
                 shares = [a / v for a, v in zip(places(total, "accepted"), places(total, "verified"))]
                 errors = {f"error_{which}_percent": server.metrics()[f"shoal_drafts_error_{which}_ppm"] / 1e4 for which in ("said", "tempered")}
                 yield {"temperature": temperature, "acceptance": server.name,
-                       "accepted": sum(shares),
+                       "accepted": Round(0, total).accepted_per_step(),
                        "to_coupled": ratios(rounds[server.name], rounds["coupled"], Round.accepted_per_step),
                        **{f"place_{place}": share for place, share in enumerate(shares, 1)}, **errors}
 
