@@ -175,8 +175,11 @@ Result<void> bench(const BenchEngineOptions& o) {
                                   .changes = o.changes}));
   }
   if (o.processes > 0) {
-    TRY_VOID(bench_expert_shards(
-        {.model = o.model, .prompt = o.prompt, .steps = o.steps, .processes = o.processes}));
+    TRY_VOID(bench_expert_shards({.model = o.model,
+                                  .prompt = o.prompt,
+                                  .steps = o.steps,
+                                  .changes = 0,
+                                  .processes = o.processes}));
   }
   TRY(const auto device, open(o, 1, true));
   return print_outside_kernels(*device, o);
