@@ -194,7 +194,7 @@ TEST_CASE("a shard of the process that dies under load costs its step and no tok
     }
     REQUIRE(world.run_until_all_over(seconds(60)));
     check_truth(world, asked);
-    CHECK(count_events(world, "worker.replaced") == 12);
+    CHECK(world.run([&world] { return count_events(world, "worker.replaced") == 12; }, seconds(5)));
     lost += failed_at(world, 0);
   }
   CHECK(lost > 0);  // some died under a step
