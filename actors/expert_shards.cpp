@@ -166,6 +166,7 @@ Result<void> ExpertShards::restore(std::uint32_t shard) {
   TRY(EnginePtr engine, make_engine_(limits_));
   TRY_VOID(load(*engine, shard, placement_.layers, Instant::max()));
   engine->publish(placement_.epoch);
+  const std::lock_guard living(living_);
   {
     const std::lock_guard lock(mutex_);
     engines_.at(shard) = engine;
@@ -180,9 +181,9 @@ Result<ExpertShardLife> ExpertShards::begin(std::uint32_t shard) {
   return ExpertShardLife(*this, shard, engines_.at(shard).get());
 }
 
-// Not while another life begins: its shard is not to end.
+// Not while another life begins to serve: its shard is not to end.
 void ExpertShards::end_life(std::uint32_t shard, const void* engine) {
-  const std::lock_guard changing(changing_);
+  const std::lock_guard living(living_);
   {
     const std::lock_guard lock(mutex_);
     if (engines_.at(shard).get() != engine) {

@@ -44,7 +44,7 @@ class ExpertShardLife {
   const void* engine_ = nullptr;
 };
 
-// Any thread; placements and lives begin one after the other.
+// Any thread; placements and lives begin one after the other, and an end waits for neither.
 class ExpertShards {
  public:
   // All experts are loaded, in a placement for even load. The exchange's timers and the executor
@@ -115,6 +115,7 @@ class ExpertShards {
   ExpertDispatcher dispatcher_;
   kernels::ExpertEngineLimits limits_;
   std::mutex changing_;             // held while a placement or a life begins
+  std::mutex living_;               // held while a shard begins to serve, or its life ends
   mutable std::mutex mutex_;        // guards what follows
   std::vector<EnginePtr> engines_;  // null: the shard has ended
   ExpertPlacementMap placement_;    // written with changing_ held, too
