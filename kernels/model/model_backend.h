@@ -89,8 +89,7 @@ class ModelBackend final : public Backend {
 
   Result<void> resolve(StepPlan& plan) const;
   Result<void> continue_run(RowRun& run) const;
-  std::vector<int> verified(const StepPlan& plan) const;
-  Position room(const RowRun& run) const;
+  std::vector<std::size_t> verified(const StepPlan& plan) const;
   Result<void> check(const StepPlan& plan) const;
   Result<void> check_run(const RowRun& run) const;
   std::optional<std::string> missing(const RowRun& run) const;

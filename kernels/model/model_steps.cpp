@@ -6,6 +6,7 @@
 
 #include "kernels/model/model_backend.h"
 #include "kernels/portable_math.h"
+#include "kernels/verified_drafts.h"
 #include "schemas/check.h"
 
 namespace shoal::kernels {
@@ -33,12 +34,6 @@ float chance_of(float logit) {
 
 }  // namespace
 
-// Behind which no row of the run can be.
-Position ModelBackend::room(const RowRun& run) const {
-  return std::min<Position>(static_cast<Position>(run.blocks.size()) * kBlockTokens,
-                            shape_.max_positions);
-}
-
 Result<void> ModelBackend::continue_run(RowRun& run) const {
   if (!run.tokens.empty()) {
     return bad_run(run, "needs either tokens or an answer that it continues");
@@ -55,32 +50,14 @@ Result<void> ModelBackend::continue_run(RowRun& run) const {
   return {};
 }
 
-// Drafts that are verified behind each run.
-std::vector<int> ModelBackend::verified(const StepPlan& plan) const {
-  std::vector<int> lengths(plan.runs.size(), 0);
-  std::vector<DraftedRun> drafted;
-  for (std::size_t r = 0; r < plan.runs.size(); ++r) {
-    const RowRun& run = plan.runs[r];
-    if (!run.continues || run.tokens.empty() || run.verifies == 0 || run.rules == nullptr) {
-      continue;
-    }
-    const std::vector<float>& confidence = continuations_[run.sequence.value]->confidence;
-    const Position most = std::min<Position>(
-        {run.verifies, std::ssize(confidence), std::max<Position>(room(run) - run.first - 1, 0)});
-    lengths[r] = static_cast<int>(most);
-    if (most > 0) {
-      drafted.push_back({r, std::span(confidence).first(static_cast<std::size_t>(most))});
-    }
+std::vector<std::size_t> ModelBackend::verified(const StepPlan& plan) const {
+  std::vector<std::span<const float>> confidences;
+  for (const RowRun& run : plan.runs) {
+    const bool verifies = run.continues && !run.tokens.empty() && run.rules != nullptr;
+    confidences.push_back(verifies ? continuations_[run.sequence.value]->confidence
+                                   : std::span<const float>());
   }
-  if (plan.fill != nullptr && !drafted.empty()) {
-    const std::vector<int> filled = plan.fill->lengths(drafted);
-    CHECK(filled.size() == drafted.size());
-    for (std::size_t i = 0; i < drafted.size(); ++i) {
-      int& length = lengths[drafted[i].run];
-      length = std::clamp(filled[i], 0, length);
-    }
-  }
-  return lengths;
+  return verified_drafts(plan, shape_.max_positions, confidences);
 }
 
 Result<void> ModelBackend::resolve(StepPlan& plan) const {
@@ -89,12 +66,14 @@ Result<void> ModelBackend::resolve(StepPlan& plan) const {
       TRY_VOID(continue_run(run));
     }
   }
-  const std::vector<int> lengths = verified(plan);
+  const std::vector<std::size_t> lengths = verified(plan);
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     if (lengths[r] > 0) {
       RowRun& run = plan.runs[r];
       const std::vector<TokenId>& drafts = continuations_[run.sequence.value]->drafts;
-      run.tokens.insert(run.tokens.end(), drafts.begin(), drafts.begin() + lengths[r]);
+      run.tokens.insert(run.tokens.end(),
+                        drafts.begin(),
+                        drafts.begin() + static_cast<std::ptrdiff_t>(lengths[r]));
     }
   }
   return {};
@@ -243,7 +222,7 @@ void ModelBackend::start_drafts(ModelStep& step) const {
     const RowRun& run = step.plan.runs[r];
     const RunResult& result = step.result.runs[r];
     if (!run.drafts || run.rules == nullptr || result.drawn.empty() || result.ended ||
-        shape_.drafts == 0 || result.end + 1 >= room(run)) {
+        shape_.drafts == 0 || result.end + 1 >= room_of(run, shape_.max_positions)) {
       continue;
     }
     const std::vector<WindowRing>& rings = states_[run.sequence.value]->drafts;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/verified_drafts.h"
 #include "schemas/check.h"
 
 namespace shoal::kernels {
@@ -239,41 +240,15 @@ Result<void> SimBackend::check_rows(const RowRun& run, const Sequence& sequence)
   return {};
 }
 
-// How many rows of drafts each run has.
 std::vector<std::size_t> SimBackend::verified(const StepPlan& plan) const {
-  std::vector<std::size_t> lengths;
-  std::vector<DraftedRun> drafted;
-  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
-    lengths.push_back(most_verified(plan.runs[i]));
-    if (lengths.back() > 0) {
-      const Sequence& sequence = sequences_.at(plan.runs[i].sequence.value);
-      drafted.push_back({i, std::span(sequence.answer->confidence).first(lengths.back())});
-    }
+  std::vector<std::span<const float>> confidences;
+  for (const RowRun& run : plan.runs) {
+    const std::optional<Answer>& answer = sequences_.at(run.sequence.value).answer;
+    // Drafts go on from the token that was drawn, not from one that is there in its place.
+    const bool verifies = !run.tokens.empty() && answer && answer->token == run.tokens.back();
+    confidences.push_back(verifies ? answer->confidence : std::span<const float>());
   }
-  if (plan.fill == nullptr || drafted.empty()) {
-    return lengths;
-  }
-  const std::vector<int> filled = plan.fill->lengths(drafted);
-  CHECK(filled.size() == drafted.size());
-  for (std::size_t i = 0; i < filled.size(); ++i) {
-    std::size_t& length = lengths[drafted[i].run];
-    length = std::min(length, static_cast<std::size_t>(std::max(0, filled[i])));
-  }
-  return lengths;
-}
-
-std::size_t SimBackend::most_verified(const RowRun& run) const {
-  const std::optional<Answer>& answer = sequences_.at(run.sequence.value).answer;
-  // Drafts go on from the token that was drawn, not from one that is there in its place.
-  if (run.verifies <= 0 || run.tokens.empty() || !answer || answer->token != run.tokens.back()) {
-    return 0;
-  }
-  const Position room =
-      std::min(static_cast<Position>(run.blocks.size()) * kBlockTokens, shape_.max_positions) -
-      end_of(run);
-  return std::min({static_cast<std::size_t>(run.verifies),
-                   answer->drafts.size(),
-                   static_cast<std::size_t>(std::max<Position>(0, room))});
+  return verified_drafts(plan, shape_.max_positions, confidences);
 }
 
 void SimBackend::execute(const RowRun& run, std::size_t verified, SimStep& step) {

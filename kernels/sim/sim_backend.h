@@ -143,7 +143,6 @@ class SimBackend final : public Backend {
   std::uint64_t read(std::span<const BlockId> blocks, Position position);
   void adopt(const RowRun& run, Sequence& sequence);
   std::vector<std::size_t> verified(const StepPlan& plan) const;
-  std::size_t most_verified(const RowRun& run) const;
   void execute(const RowRun& run, std::size_t verified, SimStep& step);
   std::optional<Answer> compute(const RowRun& run,
                                 std::span<const TokenId> drafts,
