@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "tests/actors/noting_exchange.h"
 #include "tests/transport/step_scheduler.h"
 
 namespace shoal {
@@ -18,10 +19,12 @@ using testing::StepScheduler;
 constexpr std::int64_t kDim = 32;
 
 // Answers every part with its pairs' first code, or fails them all.
-class Echo final : public transport::ExpertExchange {
+class Echo final : public NotingExchange {
  public:
-  void dispatch(Dispatch dispatch, Combined done) override {
-    dispatches.push_back(dispatch);
+  bool fails = false;
+
+ private:
+  void answer(const Dispatch& dispatch, Combined done) override {
     if (fails) {
       return done(fail(Code::kPeerLost, "gone"));
     }
@@ -38,21 +41,6 @@ class Echo final : public transport::ExpertExchange {
     }
     done(std::move(outputs));
   }
-
-  void abort_before(EpochId) override {}
-
-  void lose(NodeId) override {}
-
-  void serve(std::uint32_t, transport::Scheduler, transport::ExpertWork) override {}
-
-  void end(std::uint32_t) override {}
-
-  void stop() override {}
-
-  Use use() const override { return {}; }
-
-  bool fails = false;
-  std::vector<Dispatch> dispatches;
 };
 
 // Rows that all ask experts 0 and 1.

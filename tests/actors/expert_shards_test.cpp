@@ -14,6 +14,7 @@
 #include "kernels/model/draft.h"
 #include "kernels/model/experts.h"
 #include "tests/actors/expert_bed.h"
+#include "tests/actors/noting_exchange.h"
 #include "tests/transport/step_scheduler.h"
 #include "tests/transport/waits.h"
 #include "transport/experts/shard_exchange.h"
@@ -25,7 +26,6 @@ namespace shoal {
 using kernels::RowRun;
 using kernels::StepResult;
 using testing::StepScheduler;
-using transport::ExpertExchange;
 
 TEST_CASE("on 1 to 8 shards, with any placement and replicas, every logit is that of one device") {
   const std::vector<Golden> texts = golden_prompts();
@@ -148,27 +148,8 @@ TEST_CASE("what the gate chose is counted by layer and expert, and what shards w
 
 namespace {
 
-// Takes what is dispatched, and answers nothing.
-class Kept final : public ExpertExchange {
- public:
-  void dispatch(Dispatch dispatch, Combined done) override {
-    dispatches.push_back(std::move(dispatch));
-    done(fail(Code::kUnavailable, "kept"));
-  }
-
-  void abort_before(EpochId) override {}
-
-  void lose(NodeId) override {}
-
-  void serve(std::uint32_t, transport::Scheduler, transport::ExpertWork) override {}
-
-  void end(std::uint32_t) override {}
-
-  void stop() override {}
-
-  Use use() const override { return {}; }
-
-  std::vector<Dispatch> dispatches;
+class Kept final : public NotingExchange {
+  void answer(const Dispatch&, Combined done) override { done(fail(Code::kUnavailable, "kept")); }
 };
 
 }  // namespace
