@@ -39,6 +39,7 @@ struct DecodeGroup {
     StepId step;
     Instant started{};
     std::vector<OfRank> ranks;
+    bool feeds_drafts = false;
 
     bool is_over() const {
       return std::none_of(
@@ -107,8 +108,9 @@ void DecodeGroup::start(ContextPtr node, std::uint32_t part) {
   seat = {.part = part, .node = std::move(node)};
   ranks.resize(seat.node->devices.size());
   fit.emplace(seat.node->options.decode_cost);
-  const bool makes_drafts = seat.node->devices.front().backend->shape().drafts > 0;
-  drafts.emplace(makes_drafts ? seat.node->options.decode_drafts : nullptr);
+  const kernels::ModelShape& shape = seat.node->devices.front().backend->shape();
+  drafts.emplace(shape.drafts > 0 ? seat.node->options.decode_drafts : nullptr,
+                 DraftControlOptions{.window = shape.window});
 }
 
 const DecodeBalancerActor& DecodeGroup::balancer_of(const Placement& placement) const {
@@ -271,6 +273,7 @@ bool DecodeGroup::launch_step() {
     requests.push_back(std::ssize(rank.rows));
   }
   const auto plan = std::make_shared<const DraftPlan>(drafts->plan(requests));
+  flight.feeds_drafts = plan->feeds;
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     if (flight.ranks[r].awaited) {
       notify(ranks[r].worker, order(r, flight.ranks[r].rows, plan));
@@ -283,7 +286,7 @@ bool DecodeGroup::launch_step() {
 DecodeStep DecodeGroup::order(std::uint32_t rank,
                               const std::vector<AttemptKey>& rows,
                               const std::shared_ptr<const DraftPlan>& plan) const {
-  DecodeStep order{ranks[rank].epoch, step, rows, plan->makes_drafts};
+  DecodeStep order{ranks[rank].epoch, step, rows, plan->feeds, plan->makes_drafts};
   if (plan->verifies) {
     order.verifies = plan->sizes.most_drafts;
     order.fill = draft_fill(
@@ -343,7 +346,8 @@ void DecodeGroup::finish_step(const Flight& flight) {
   const DecodeStepDone* slowest = &flight.ranks.front().done;
   std::vector<RankDrafts> became;
   for (const Flight::OfRank& rank : flight.ranks) {
-    became.push_back(rank_drafts(rank.done.tally, rank.done.compute, drafts->temperatures()));
+    became.push_back(rank_drafts(
+        rank.done.tally, flight.feeds_drafts, rank.done.compute, drafts->temperatures()));
     drawn += rank.done.tally.drawn;
     answers += rank.done.tally.work.rows;
     slowest = rank.done.compute > slowest->compute ? &rank.done : slowest;

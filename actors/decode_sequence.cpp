@@ -36,6 +36,7 @@ kernels::RowRun decode_run(const DecodeSequence& sequence, const DecodeStep& ste
   run.blocks = at.kv->blocks();
   run.sample = true;
   run.rules = sequence.rules;
+  run.feeds_drafts = step.feeds_drafts;
   run.drafts = step.drafts;
   if (sequence.runs_on) {
     run.continues = true;

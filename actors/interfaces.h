@@ -230,7 +230,7 @@ struct KvFetched { AttemptKey key; std::uint64_t arrival = 0; Result<KvImage> im
 struct KvImported { AttemptKey key; std::uint64_t arrival = 0; Result<void> outcome; };
 struct DecodeReady { EpochId epoch; std::uint32_t rank = 0; AttemptKey key; };  // local: worker to group
 // local: group to worker. `verifies`: at most so many drafts of each; the rank's `fill` says of whom
-struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; bool drafts = false; int verifies = 0; std::shared_ptr<const kernels::DraftFill> fill{}; };
+struct DecodeStep { EpochId epoch; StepId step; std::vector<AttemptKey> rows; bool feeds_drafts = true; bool drafts = false; int verifies = 0; std::shared_ptr<const kernels::DraftFill> fill{}; };
 struct DecodeComputed { kernels::CompletedStep step; };            // local: launch thread to worker
 // local: worker to group
 struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepTally tally{}; Nanos compute{0}; };

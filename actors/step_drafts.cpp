@@ -49,11 +49,15 @@ std::shared_ptr<const kernels::DraftFill> draft_fill(const VerifyRow& row,
   return std::make_shared<StepFill>(row, std::move(sizes), rank, temperatures);
 }
 
-RankDrafts rank_drafts(const StepTally& tally, Nanos compute, const Temperatures& temperatures) {
+RankDrafts rank_drafts(const StepTally& tally,
+                       bool feeds_drafts,
+                       Nanos compute,
+                       const Temperatures& temperatures) {
   RankDrafts drafts{.made = {},
                     .requests = tally.work.rows,
                     .rows = tally.rows,
                     .drafted = tally.drafted,
+                    .feeds = feeds_drafts,
                     .compute = compute,
                     .outcomes = tally.outcomes};
   for (const DraftedRequest& made : tally.made) {

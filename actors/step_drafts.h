@@ -21,6 +21,9 @@ std::shared_ptr<const kernels::DraftFill> draft_fill(const VerifyRow& row,
                                                      const Temperatures& temperatures);
 
 // For the control.
-RankDrafts rank_drafts(const StepTally& tally, Nanos compute, const Temperatures& temperatures);
+RankDrafts rank_drafts(const StepTally& tally,
+                       bool feeds_drafts,
+                       Nanos compute,
+                       const Temperatures& temperatures);
 
 }  // namespace shoal

@@ -109,7 +109,10 @@ struct RowRun {
   // that equal the tokens drawn before them stay. Only behind one row, with rules; never more than
   // the block table has room for.
   int verifies = 0;
-  bool drafts = false;  // make drafts behind the last token drawn, for the next step
+  // The draft stages will see the rows, as they see the last W. Saves their time where no drafts are
+  // made; those made later see rows from the last gap on.
+  bool feeds_drafts = true;
+  bool drafts = false;  // make drafts behind the last token drawn, for the next step; feeds them
 
   std::int64_t rows() const {
     return tokens.empty() ? 1 : static_cast<std::int64_t>(tokens.size());

@@ -69,10 +69,15 @@ DraftHistogram all_of(std::span<const DraftHistogram> ranks) {
   return all;
 }
 
-bool is_pause(DraftReason reason) {
-  return reason == DraftReason::kNever || reason == DraftReason::kFirst ||
-         reason == DraftReason::kDoesNotPay || reason == DraftReason::kWithout ||
+// Drafts never see the step.
+bool is_blind(DraftReason reason) {
+  return reason == DraftReason::kNever || reason == DraftReason::kDoesNotPay ||
          reason == DraftReason::kNoRequests;
+}
+
+bool is_pause(DraftReason reason) {
+  return is_blind(reason) || reason == DraftReason::kFirst || reason == DraftReason::kRefill ||
+         reason == DraftReason::kWithout;
 }
 
 }  // namespace
@@ -87,6 +92,7 @@ void RecentMean::add(double value, double weight) {
 DraftControl::DraftControl(const VerifyRow* row, const DraftControlOptions& options)
     : always_(row != nullptr && row->always),
       planner_(row != nullptr ? row->make() : nullptr),
+      window_(options.window),
       costs_(options.prior),
       expected_gain_(kGainRequests),
       gain_(kGainRequests),
@@ -107,6 +113,7 @@ DraftPlan DraftControl::plan(std::span<const std::int64_t> requests_of_rank) {
     judge(requests_of_rank, next.sizes);
   }
   next.reason = decide(requests);
+  next.feeds = !is_blind(next.reason);
   next.makes_drafts = !is_pause(next.reason);
   if (next.verifies) {
     note_planned(next.sizes, requests);
@@ -139,15 +146,19 @@ void DraftControl::judge(std::span<const std::int64_t> requests_of_rank, const V
   }
   const double kept_rows = kept_part(planned_rows_, rows_);
   std::vector<RankLoad> with;
+  std::vector<RankLoad> shown;
   std::vector<RankLoad> without;
   double requests = 0;
   for (std::size_t r = 0; r < requests_of_rank.size(); ++r) {
     const auto own = static_cast<double>(requests_of_rank[r]);
     const double drafts = static_cast<double>(sizes.tokens[r]) - own;
-    with.push_back({own + kept_rows * drafts, own});
-    without.push_back({own, 0});
+    const double rows = own + kept_rows * drafts;
+    with.push_back({.rows = rows, .fed = rows, .drafted = own});
+    shown.push_back({.rows = own, .fed = own});
+    without.push_back({.rows = own});
     requests += own;
   }
+  feeding_ = costs_.step(shown) / costs_.step(without) - 1;
   const double saved = costs_.step(without) / costs_.step(with);
   const double drafts = static_cast<double>(sizes.expected) / kCertain / requests - 1;
   const double weight = capped(sum_of(requests_of_rank), kGainRequests, kLeastSteps);
@@ -243,9 +254,11 @@ DraftReason DraftControl::decide(std::int64_t requests) {
     case Phase::kOn:
       return decide_on();
     case Phase::kOff:
+      return decide_off();
+    case Phase::kRefill:
       break;
   }
-  return decide_off();
+  return refill();
 }
 
 DraftReason DraftControl::decide_first(std::int64_t requests) {
@@ -290,6 +303,14 @@ DraftReason DraftControl::decide_off() {
   if (--left_ > 0 || credit_ < 0) {
     return DraftReason::kDoesNotPay;
   }
+  begin(Phase::kRefill, window_ + 1);
+  return refill();
+}
+
+DraftReason DraftControl::refill() {
+  if (--left_ > 0) {
+    return DraftReason::kRefill;
+  }
   for (RecentMean* mean : {&expected_gain_, &gain_}) {
     mean->recall(kRecalled);
   }
@@ -305,10 +326,12 @@ bool DraftControl::is_hopeless() const {
   return phase_ == Phase::kTrial && in_phase_ > kTrialSteps && gain_.value() < kHopeless;
 }
 
-// In steps without drafts: what its steps take longer than such ones for as many tokens.
+// In steps without drafts: what its steps take longer than such ones for as many tokens, and those
+// before it.
 double DraftControl::price_of_probe() const {
   const double longer = std::max(1 / std::max(gain_.value(), 0.05) - 1, 0.0);
-  return (1 + yield_.value()) * longer * static_cast<double>(kProbeSteps);
+  return (1 + yield_.value()) * longer * static_cast<double>(kProbeSteps) +
+         feeding_ * static_cast<double>(window_);
 }
 
 std::int64_t DraftControl::until_probe() const {

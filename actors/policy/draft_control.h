@@ -5,6 +5,9 @@
 // with drafts there is one without now and then, and the other way round a few with, as many as
 // cost less than a hundredth. A lead of less than a hundredth changes nothing.
 //
+// Drafts see a window of rows. While none are made none are shown; before those few are, rows are
+// shown until the window is full again.
+//
 // What is verified never depends on what was drawn: sizes come from confidences of the drafts
 // before those that they are for.
 #pragma once
@@ -20,6 +23,7 @@
 #include "actors/policy/draft_outcomes.h"
 #include "actors/policy/draft_step.h"
 #include "actors/policy/verify_plan.h"
+#include "schemas/ids.h"
 
 namespace shoal {
 
@@ -34,11 +38,13 @@ enum class DraftReason : std::uint8_t {
   kTrial,       // the first with drafts, to know what they cost and yield
   kPays,        // more tokens a nanosecond than without
   kDoesNotPay,  // less
+  kRefill,      // before a probe, until drafts see a window of rows
   kProbe,       // a few with drafts while they do not pay, to see whether they would
   kWithout,     // one without while they pay, to see what they save
 };
 
 struct DraftPlan {
+  bool feeds = false;         // drafts made from here on see the rows of the step
   bool makes_drafts = false;  // behind the step
   bool verifies = false;      // drafts made behind the step before
   VerifyPlan sizes{};         // without drafts where nothing is verified
@@ -46,7 +52,8 @@ struct DraftPlan {
 };
 
 struct DraftControlOptions {
-  DraftCostTerms prior{.step = 1e6, .row = 1e5, .pass = 1e5, .sequence = 1e4};
+  Position window = 0;  // rows that drafts see
+  DraftCostTerms prior{.step = 1e6, .row = 1e5, .feed = 5e3, .pass = 1e5, .sequence = 1e4};
 };
 
 // Of both gains: tokens a nanosecond over those without drafts, at the sizes of the planner.
@@ -103,9 +110,11 @@ class DraftControl {
   DraftFigures figures() const;
 
  private:
-  enum class Phase : std::uint8_t { kFirst, kTrial, kOn, kOff, kProbe };
+  enum class Phase : std::uint8_t { kFirst, kTrial, kOn, kOff, kRefill, kProbe };
 
-  bool is_drafting() const { return phase_ != Phase::kFirst && phase_ != Phase::kOff; }
+  bool is_drafting() const {
+    return phase_ == Phase::kTrial || phase_ == Phase::kOn || phase_ == Phase::kProbe;
+  }
 
   VerifyPlan sizes(std::span<const std::int64_t> requests_of_rank);
   void judge(std::span<const std::int64_t> requests_of_rank, const VerifyPlan& sizes);
@@ -116,6 +125,7 @@ class DraftControl {
   DraftReason decide_first(std::int64_t requests);
   DraftReason decide_on();
   DraftReason decide_off();
+  DraftReason refill();
   DraftReason conclude();
   void begin(Phase phase, std::int64_t steps);
   bool is_hopeless() const;
@@ -124,6 +134,7 @@ class DraftControl {
 
   bool always_ = false;
   std::unique_ptr<VerifyPlanner> planner_;
+  const Position window_;
   DraftCosts costs_;
   DraftOutcomes outcomes_;
 
@@ -137,6 +148,7 @@ class DraftControl {
   std::int64_t in_phase_ = 0;  // steps
   std::int64_t left_ = 0;      // steps of the phase, where it ends by itself; or until a look aside
   std::int64_t losses_ = 0;    // probes in a row that did not pay
+  double feeding_ = 0;         // what it adds to steps without drafts, in parts of them
   double credit_ = 0;          // what probes may cost, in steps without drafts; below 0: cost more
   double load_ = 0;            // requests, a recent mean
   double judged_load_ = 0;     // at which the gain was begun to be judged

@@ -1,5 +1,5 @@
-// Drafted sequences and passes are told to the fit as rows and pairs of another kind, which it
-// learns beside the rows themselves.
+// Fed rows, drafted sequences and passes are told to the fit as entries, rows and pairs of other
+// kinds, which it learns beside the rows themselves.
 #include "actors/policy/draft_costs.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace shoal {
 namespace {
 
-// Pairs that stand for a draft pass: so many femtoseconds are a nanosecond.
-constexpr std::int64_t kPassPairs = 1'000'000;
+// Pairs that stand for a draft pass, entries for a fed row: so many femtoseconds are a nanosecond.
+constexpr std::int64_t kInFemtos = 1'000'000;
 constexpr std::int64_t kMostCells = 128;  // of a table of times
 constexpr double kPaceSteps = 32;         // in which most of a pace is forgotten
 constexpr double kMostPaceError = 1.5;    // beyond, a step says nothing of the pace
@@ -19,6 +19,7 @@ constexpr double kMostPaceError = 1.5;    // beyond, a step says nothing of the 
 CostCoefficients coefficients_of(const DraftCostTerms& terms) {
   return {.step = Nanos{std::llround(terms.step)},
           .row_ps = std::llround(terms.row * 1e3),
+          .near_fs = std::llround(terms.feed),
           .deep_row_ps = std::llround(terms.sequence * 1e3),
           .deep_pair_fs = std::llround(terms.pass)};
 }
@@ -26,12 +27,15 @@ CostCoefficients coefficients_of(const DraftCostTerms& terms) {
 DraftCostTerms terms_of(const CostCoefficients& k) {
   return {.step = static_cast<double>(k.step.count()),
           .row = static_cast<double>(k.row_ps) / 1e3,
+          .feed = static_cast<double>(k.near_fs),
           .pass = static_cast<double>(k.deep_pair_fs),
           .sequence = static_cast<double>(k.deep_row_ps) / 1e3};
 }
 
 RankLoad load_of(const RankDrafts& rank) {
-  return {static_cast<double>(rank.rows), static_cast<double>(rank.drafted)};
+  return {.rows = static_cast<double>(rank.rows),
+          .fed = rank.feeds ? static_cast<double>(rank.rows) : 0,
+          .drafted = static_cast<double>(rank.drafted)};
 }
 
 bool is_sane(const RankDrafts& rank) {
@@ -56,8 +60,9 @@ void DraftCosts::add(std::span<const RankDrafts> ranks) {
     return;
   }
   fit_.add({.rows = slowest->rows,
+            .near = slowest->feeds ? slowest->rows * kInFemtos : 0,
             .deep_rows = slowest->drafted,
-            .deep_pairs = slowest->drafted > 0 ? kPassPairs : 0},
+            .deep_pairs = slowest->drafted > 0 ? kInFemtos : 0},
            slowest->compute);
   terms_ = terms_of(fit_.model().coefficients());
   follow_paces(ranks);
@@ -81,8 +86,8 @@ void DraftCosts::follow_paces(std::span<const RankDrafts> ranks) {
 }
 
 double DraftCosts::alone(const RankLoad& load) const {
-  return terms_.step + terms_.row * load.rows + terms_.sequence * load.drafted +
-         (load.drafted > 0 ? terms_.pass : 0);
+  return terms_.step + terms_.row * load.rows + terms_.feed * load.fed +
+         terms_.sequence * load.drafted + (load.drafted > 0 ? terms_.pass : 0);
 }
 
 double DraftCosts::step(std::span<const RankLoad> ranks) const {
@@ -110,7 +115,9 @@ VerifyCosts DraftCosts::verify(std::span<const std::int64_t> requests_of_rank) c
     for (std::size_t r = 0; r < loads.size(); ++r) {
       const std::int64_t requests = requests_of_rank[r];
       const std::int64_t own = std::clamp(level, requests, requests * (1 + kMostDrafts));
-      loads[r] = {static_cast<double>(own), static_cast<double>(requests)};
+      loads[r] = {.rows = static_cast<double>(own),
+                  .fed = static_cast<double>(own),
+                  .drafted = static_cast<double>(requests)};
     }
     times[i] = Nanos{std::llround(step(loads))};
   }

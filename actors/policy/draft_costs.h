@@ -1,7 +1,8 @@
 // What a step of a decode group costs by the rows that it runs and the drafts that it makes behind
-// them, learned from steps: a fixed time, a time a row, a time of the draft pass and one of each
-// sequence in it (`cost_fit`, which cuts what a stall adds). The slowest rank teaches, as all wait
-// for it; and as ranks differ in speed, each has a pace: its usual part of what that rank takes.
+// them, learned from steps: a fixed time, a time a row, more of it for rows that drafts will see, a
+// time of the draft pass and one of each sequence in it (`cost_fit`, which cuts what a stall adds).
+// The slowest rank teaches, as all wait for it; and as ranks differ in speed, each has a pace: its
+// usual part of what that rank takes.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ namespace shoal {
 // What a rank runs in a step.
 struct RankLoad {
   double rows = 0;
+  double fed = 0;  // of these, rows that drafts will see
   double drafted = 0;
 };
 
@@ -25,6 +27,7 @@ struct RankLoad {
 struct DraftCostTerms {
   double step = 0;
   double row = 0;
+  double feed = 0;      // a row that drafts will see, on top
   double pass = 0;      // a draft pass, whatever it drafts for
   double sequence = 0;  // each that it drafts for
 };

@@ -15,6 +15,7 @@ struct RankDrafts {
   std::int64_t requests = 0;  // in the step; 0: the rank had none
   std::int64_t rows = 0;      // one a request, and the drafts it verified
   std::int64_t drafted = 0;   // requests for which drafts were made behind it
+  bool feeds = false;         // drafts see its rows
   Nanos compute{0};
   std::vector<VerifyOutcome> outcomes{};  // of requests with verified drafts
 };

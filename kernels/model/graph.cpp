@@ -125,22 +125,19 @@ void Graph::tap(GraphStep& step) const {
   }
   const auto taps = static_cast<std::int64_t>(config_.taps.size());
   std::int64_t begin = 0;
+  auto* means = step.layer_space.take<Bf16>(step.rows->count * hc_.dim);
   step.tapped.clear();
   for (const RowSpan& span : step.rows->spans) {
+    if (!step.runs[static_cast<std::size_t>(span.run)].plan->feeds_drafts) {
+      continue;
+    }
     const std::int64_t count = std::min(span.count, config_.window + kRingSlack);
+    const std::int64_t row = span.begin + span.count - count;
+    ops_.hc_mean(step.rows->h + row * hc_.copies * hc_.dim, hc_, count, means + begin * hc_.dim);
     step.tapped.push_back({span.run, begin, count, span.first + span.count - count, span.tail});
     begin += count;
   }
   step.taps.resize(static_cast<std::size_t>(begin * taps * hc_.dim));
-  auto* means = step.layer_space.take<Bf16>(begin * hc_.dim);
-  for (std::size_t s = 0; s < step.tapped.size(); ++s) {
-    const RowSpan& span = step.rows->spans[s];
-    const std::int64_t row = span.begin + span.count - step.tapped[s].count;
-    ops_.hc_mean(step.rows->h + row * hc_.copies * hc_.dim,
-                 hc_,
-                 step.tapped[s].count,
-                 means + step.tapped[s].begin * hc_.dim);
-  }
   Bf16* out = step.taps.data() + (place - config_.taps.begin()) * hc_.dim;
   for (std::int64_t i = 0; i < begin; ++i) {
     std::copy_n(means + i * hc_.dim, hc_.dim, out + i * taps * hc_.dim);

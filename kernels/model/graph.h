@@ -77,7 +77,7 @@ struct GraphStep {
   std::vector<std::vector<std::int64_t>> engram_rows;  // per Engram layer: [rows][columns]
   LogitRows logits;
   // What draft stages start from, of the last rows of each span of the decoder half.
-  bool taps_wanted = false;
+  bool taps_wanted = false;     // by runs that feed drafts
   std::vector<RowSpan> tapped;  // `begin` counts in `taps`
   std::vector<Bf16> taps;       // [rows][taps][D]
   Workspace step_space;         // residual streams, logits input

@@ -101,13 +101,14 @@ Result<std::unique_ptr<Step>> ModelBackend::begin(StepPlan plan) {
 
 void ModelBackend::start(ModelStep& step) {
   GraphStep& graph = step.running->graph;
-  graph.taps_wanted = shape_.drafts > 0;
+  graph.taps_wanted = false;
   for (std::size_t r = 0; r < step.plan.runs.size(); ++r) {
     const RowRun& run = step.plan.runs[r];
     if (has_no_rows(run)) {
       continue;
     }
     const std::int64_t samples = !run.sample ? 0 : run.continues ? run.rows() : 1;
+    graph.taps_wanted = graph.taps_wanted || (shape_.drafts > 0 && run.feeds_drafts);
     graph.runs.push_back({&run, states_[run.sequence.value].get(), run.tokens, samples});
     step.plan_run.push_back(r);
   }

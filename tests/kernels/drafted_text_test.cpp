@@ -82,7 +82,8 @@ class Batch {
     }
   }
 
-  // `verifies`: drafts of a run in a step; below 0: none are made either.
+  // `verifies`: drafts of a run in a step; below 0: none are made either, and below -1 those made
+  // later do not see the step's rows.
   template <class Verifies>
   std::vector<Answer> decode(const Verifies& verifies) {
     while (step(verifies)) {
@@ -97,6 +98,7 @@ class Batch {
       const int count = verifies(i);
       runs_[i].verifies = std::max(count, 0);
       runs_[i].drafts = count >= 0;
+      runs_[i].feeds_drafts = count >= -1;
     }
     const StepResult result = runner_.execute(runs_, Queue::kDecode);
     bool any = false;
@@ -149,14 +151,14 @@ void check_prompts(const std::vector<std::vector<TokenId>>& prompts,
   CAPTURE(seed);
   const std::vector<Answer> drafted =
       Batch(runner, prompts, sampling).decode([&random](std::size_t) {
-        return static_cast<int>(random() % 7) - 1;
+        return static_cast<int>(random() % 8) - 2;
       });
   const std::vector<Answer> all =
       Batch(runner, prompts, sampling).decode([](std::size_t) { return 5; });
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     CAPTURE(i);
     const Answer plain =
-        Batch(runner, {prompts[i]}, {sampling[i]}).decode([](std::size_t) { return -1; })[0];
+        Batch(runner, {prompts[i]}, {sampling[i]}).decode([](std::size_t) { return -2; })[0];
     check_equal(drafted[i], plain);
     check_equal(all[i], plain);
     steps += all[i].steps;
@@ -201,6 +203,35 @@ TEST_CASE("as many drafts hold as the reference's") {
   REQUIRE(golden == 567);  // of 955
   MESSAGE(accepted << " of 955 drafts hold");
   CHECK(accepted > golden - 30);
+}
+
+TEST_CASE("a draft sees rows from the last gap on, and behind a whole window no gap") {
+  ModelRunner runner(std::string(SHOAL_MODELS_DIR) + "/guppy", 2);
+  const Position window = runner.backend().shape().window;
+  const std::vector<TokenId> prompt = golden_prompts()[0];
+  // What the head says of the drafts behind the last of so many steps, the gap before them.
+  const auto confidences = [&](bool has_gap, Position steps) {
+    RunningSequence sequence = runner.open(std::ssize(prompt) + steps + 8);
+    RowRun run = runner.full_run(sequence, prompt, WantLogits::kNone);
+    run.sample = true;
+    run.rules = std::make_shared<Unruled>();
+    run.feeds_drafts = !has_gap;
+    runner.execute({run}, Queue::kDecode);
+    run.tokens = {};
+    run.continues = true;
+    run.feeds_drafts = true;
+    StepResult result;
+    for (Position i = 1; i <= steps; ++i) {
+      run.drafts = i == steps;
+      result = runner.execute({run}, Queue::kDecode);
+    }
+    runner.backend().arena().give_sequence(sequence.id);
+    runner.backend().arena().give_blocks(sequence.blocks);
+    return result.runs[0].confidence;
+  };
+  CHECK(confidences(true, 1).size() == 5);
+  CHECK(confidences(true, window - 1) != confidences(false, window - 1));
+  CHECK(confidences(true, window) == confidences(false, window));
 }
 
 TEST_CASE("the text of every golden prompt is the same with drafts and without") {

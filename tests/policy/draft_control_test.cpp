@@ -123,6 +123,43 @@ TEST_CASE("while drafts do not pay, looking whether they would costs less than a
   CHECK(probes > 10);
 }
 
+TEST_CASE(
+    "while drafts do not pay, rows are shown to them only before a probe, and then a window") {
+  GroupLoad load = load_of(16, 2, 2.5);
+  load.costs.feed = load.costs.row / 4;
+  load.window = 128;
+  DraftGroup group(load, 19);
+  LiveGroup live{DraftControl(&shipped(), {.window = load.window})};
+  run_group(group, shipped(), kSettles, std::ref(live));
+  CHECK(run_group(group, shipped(), 20'000, std::ref(live)) > 0.99 * rate_without_drafts(load));
+  int shown = 0;
+  int probes = 0;
+  for (const DraftPlan& plan : live.plans) {
+    shown = plan.feeds ? shown + 1 : 0;
+    REQUIRE((plan.feeds || !plan.makes_drafts));
+    if (plan.reason == DraftReason::kProbe) {
+      ++probes;
+      REQUIRE(shown > load.window);
+    }
+  }
+  CHECK(probes > 10);
+  CHECK(live.control.figures().costs.feed == doctest::Approx(load.costs.feed).epsilon(0.1));
+}
+
+TEST_CASE("drafts that begin to pay are found behind a window that was not shown") {
+  GroupLoad load = load_of(16, 1, 0.8);
+  load.costs.feed = load.costs.row / 20;
+  load.window = 128;
+  load.survival = 0.3;
+  DraftGroup group(load, 20);
+  LiveGroup live{DraftControl(&shipped(), {.window = load.window})};
+  run_group(group, shipped(), kSettles, std::ref(live));
+  CHECK(drafted(live, group, 400) < 0.1);
+  group.load().survival = 1;
+  run_group(group, shipped(), 8'000, std::ref(live));
+  CHECK(drafted(live, group, 400) > 0.9);
+}
+
 TEST_CASE("drafts stop when there are so many requests that they lose, and begin again with few") {
   // A row of 64 costs what two drafts of one do, and what a draft costs more than it yields.
   GroupLoad load{.requests = {4},
@@ -138,7 +175,7 @@ TEST_CASE("drafts stop when there are so many requests that they lose, and begin
     CHECK(drafted(live, group, 400) < 0.1);
     group.load().requests = {4};
     group.resize();
-    run_group(group, shipped(), 200, std::ref(live));
+    run_group(group, shipped(), 400, std::ref(live));
   }
 }
 

@@ -24,7 +24,7 @@ RankDrafts step(std::int64_t requests, std::int64_t drafts, bool makes_drafts, d
 }
 
 double alone(const DraftCosts& costs, double rows, double drafted) {
-  const RankLoad load{rows, drafted};
+  const RankLoad load{.rows = rows, .drafted = drafted};
   return costs.step({&load, 1});
 }
 
@@ -48,6 +48,19 @@ TEST_CASE("steps with drafts and without tell rows from drafts at one batch size
   const double drafts = costs.terms().pass + 10 * costs.terms().sequence;
   CHECK(drafts == doctest::Approx(kTrue.pass + 10 * kTrue.sequence).epsilon(0.02));
   CHECK(costs.error_ppm() < 20'000);
+}
+
+TEST_CASE("what rows that drafts see cost on top is told by steps whose rows they do not see") {
+  DraftCosts costs({.step = 1e6, .row = 1e5, .feed = 5e3, .pass = 1e5, .sequence = 1e4});
+  constexpr double kFeed = 3e4;
+  for (int i = 0; i < 400; ++i) {
+    RankDrafts ran = step(10, i % 40 == 7 || i % 40 == 8 ? 30 : 0, i % 40 == 6 || i % 40 == 7);
+    ran.feeds = i % 40 < 10;
+    ran.compute += Nanos{ran.feeds ? static_cast<std::int64_t>(kFeed) * ran.rows : 0};
+    costs.add(std::vector{ran});
+  }
+  CHECK(costs.terms().feed == doctest::Approx(kFeed).epsilon(0.05));
+  CHECK(costs.terms().row == doctest::Approx(kTrue.row).epsilon(0.05));
 }
 
 TEST_CASE("a planner is told the draft pass and what rows add") {

@@ -25,6 +25,7 @@ struct GroupLoad {
   double noise = 0;      // of times
   double stalls = 0;     // share of steps that take `stall` times as long
   double stall = 20;
+  int window = 0;    // steps whose rows drafts must see, or none holds
   double stays = 0;  // chance that a request is as sure as in the step before
 };
 
@@ -60,12 +61,14 @@ class DraftGroup {
                                VerifyFill& fill,
                                const Temperatures& temperatures) {
     std::vector<RankDrafts> ranks(pending_.size());
+    shown_ = plan.feeds ? shown_ + 1 : 0;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       RankDrafts& rank = ranks[r];
       rank.requests = rank.rows = std::ssize(pending_[r]);
       if (plan.verifies) {
         verify(plan.sizes, r, fill, temperatures, rank);
       }
+      rank.feeds = plan.feeds;
       for (Drafts& drafts : pending_[r]) {
         drafts.said.drafts = plan.makes_drafts ? kMostDrafts : 0;
         if (plan.makes_drafts) {
@@ -121,7 +124,7 @@ class DraftGroup {
     const bool stays = drafts.chances[0] > 0 && uniform() < load_.stays;
     double before = 1;
     drafts.acceptable = 0;
-    bool accepts = true;
+    bool accepts = shown_ >= load_.window;
     for (std::size_t j = 0; j < kSurvival.size(); ++j) {
       const double mean = kSurvival[j] / before * load_.survival;
       double& chance = drafts.chances[j];
@@ -144,9 +147,9 @@ class DraftGroup {
 
   double time(std::size_t r, const RankDrafts& rank) const {
     const DraftCostTerms& c = load_.costs;
-    const double own = c.step + c.row * static_cast<double>(rank.rows) +
-                       c.sequence * static_cast<double>(rank.drafted) +
-                       (rank.drafted > 0 ? c.pass : 0);
+    const double own =
+        c.step + (c.row + (rank.feeds ? c.feed : 0)) * static_cast<double>(rank.rows) +
+        c.sequence * static_cast<double>(rank.drafted) + (rank.drafted > 0 ? c.pass : 0);
     return rank.requests > 0 ? own * (r < load_.slower.size() ? load_.slower[r] : 1) : 0;
   }
 
@@ -166,6 +169,7 @@ class DraftGroup {
   GroupLoad load_;
   std::mt19937_64 random_;
   std::vector<std::vector<Drafts>> pending_;  // made behind the last step, of each rank's requests
+  int shown_ = 0;                             // steps in a row whose rows drafts see
   double time_ = 0;
   double tokens_ = 0;
 };
@@ -206,7 +210,7 @@ struct KnowingGroup {
   std::deque<std::vector<DraftHistogram>> made{};  // of the last two steps
 
   void operator()(DraftGroup& group, VerifyFill& fill) {
-    DraftPlan plan{.makes_drafts = true, .verifies = made.size() == 2};
+    DraftPlan plan{.feeds = true, .makes_drafts = true, .verifies = made.size() == 2};
     if (plan.verifies) {
       plan.sizes = planner->plan(made.front(), costs);
     }
