@@ -189,6 +189,7 @@ struct NodeContext {
   std::atomic<bool> draining{false};        // the process ends when its work is over
   std::atomic<bool> serving{true};          // false once and for all when the supervisor gave up
   std::unique_ptr<ClusterContext> cluster;  // null: this process is the whole cluster
+  std::atomic<bool> feeds_drafts{true};     // drafts will be made of answers to prompts run now
   std::atomic<std::uint64_t> buffers{0};    // keys given to what it offered so far
   KvParts kv{};                             // without a store: none is kept
   ExpertParts experts{};                    // devices run theirs themselves, unless it says else

@@ -274,6 +274,7 @@ bool DecodeGroup::launch_step() {
   }
   const auto plan = std::make_shared<const DraftPlan>(drafts->plan(requests));
   flight.feeds_drafts = plan->feeds;
+  seat.node->feeds_drafts = plan->feeds || plan->reason == DraftReason::kNoRequests;
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     if (flight.ranks[r].awaited) {
       notify(ranks[r].worker, order(r, flight.ranks[r].rows, plan));
@@ -342,6 +343,7 @@ void DecodeGroup::finish_steps() {
 
 void DecodeGroup::finish_step(const Flight& flight) {
   std::int64_t drawn = 0;
+  std::int64_t rows = 0;
   std::int64_t answers = 0;
   const DecodeStepDone* slowest = &flight.ranks.front().done;
   std::vector<RankDrafts> became;
@@ -349,6 +351,7 @@ void DecodeGroup::finish_step(const Flight& flight) {
     became.push_back(rank_drafts(
         rank.done.tally, flight.feeds_drafts, rank.done.compute, drafts->temperatures()));
     drawn += rank.done.tally.drawn;
+    rows += rank.done.tally.rows;
     answers += rank.done.tally.work.rows;
     slowest = rank.done.compute > slowest->compute ? &rank.done : slowest;
   }
@@ -357,6 +360,7 @@ void DecodeGroup::finish_step(const Flight& flight) {
   }
   fit->add(slowest->tally.work, slowest->compute);
   NodeMetrics& metrics = seat.node->metrics;
+  metrics.fed_rows += flight.feeds_drafts ? rows : 0;
   metrics.decode_cost.set(*fit);
   drafts->add(became);
   metrics.drafts.set(drafts->figures());

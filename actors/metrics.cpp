@@ -28,6 +28,7 @@ constexpr Row kRows[] = {
     {"shoal_prefill_compute_ns_total", "counter", "Device time of prefill steps.", &NodeMetrics::prefill_compute_ns},
     {"shoal_decode_steps_total", "counter", "Decode steps.", &NodeMetrics::decode_steps},
     {"shoal_decode_rows_total", "counter", "Rows computed by decode steps, those of drafts included.", &NodeMetrics::decode_rows},
+    {"shoal_drafts_fed_rows_total", "counter", "Rows of prompts and answers that the draft stages were shown.", &NodeMetrics::fed_rows},
     {"shoal_decode_tokens_total", "counter", "Tokens that decode steps drew for answers.", &NodeMetrics::decode_tokens},
     {"shoal_decode_yielded_total", "counter", "Running answers that left this node for another rank.", &NodeMetrics::decode_yielded},
     {"shoal_decode_compute_ns_total", "counter", "Device time of decode steps.", &NodeMetrics::decode_compute_ns},

@@ -90,6 +90,7 @@ struct NodeMetrics {
   Value prefill_compute_ns{0};
   Value decode_steps{0};
   Value decode_rows{0};
+  Value fed_rows{0};
   Value decode_tokens{0};
   Value decode_yielded{0};  // answers that left for another rank
   Value decode_compute_ns{0};

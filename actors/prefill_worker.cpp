@@ -121,6 +121,7 @@ void PrefillWorker::step(PrefillStep& message) {
                               static_cast<Position>(block + 1) * kBlockTokens});
     }
     seat.node->metrics.prefill_rows += order.rows;
+    seat.node->metrics.fed_rows += launch.plan.runs.back().feeds_drafts ? order.rows : 0;
   }
   // The leases ride with the launch: no block is given away under a running step, whoever dies.
   launch.done = [worker = me, leases = std::move(leases)](kernels::CompletedStep step) {
@@ -150,6 +151,7 @@ kernels::RowRun PrefillWorker::row_run(const PrefillOrder& order) const {
   run.encoder_floor = rows.encoder_floor;
   run.decoder_floor = rows.decoder_floor;
   run.blocks = order.kv->table(rows.first + rows.count);
+  run.feeds_drafts = seat.node->shape.drafts > 0 && seat.node->feeds_drafts;
   run.sample = rows.samples;
   if (rows.samples) {
     run.sampling =

@@ -417,6 +417,30 @@ TEST_CASE("health is ok when idle, busy with work, degraded when work does not m
   REQUIRE(world.run([&] { return world.node().health().state == PartState::kOk; }, seconds(5)));
 }
 
+std::int64_t fed_rows_of(const Node& node) {
+  constexpr std::string_view kName = "\nshoal_drafts_fed_rows_total ";
+  const std::string text = node.metrics_text();
+  const std::size_t at = text.find(kName);
+  REQUIRE(at != std::string::npos);
+  return std::stoll(text.substr(at + kName.size()));
+}
+
+TEST_CASE("prompts and answers are shown to the draft stages while drafts may pay") {
+  const auto fed_rows = [](Nanos draft) {
+    World world({.model = {.drafts = 5},
+                 .cost = {.step = std::chrono::milliseconds(1), .row = Nanos{0}, .draft = draft}});
+    world.clients().ask(wanted(1, 300, 200));
+    REQUIRE(world.run_until_all_over());
+    const std::int64_t before = fed_rows_of(world.node());
+    CHECK(before > 300);
+    world.clients().ask(wanted(2, 300, 50));
+    REQUIRE(world.run_until_all_over());
+    return fed_rows_of(world.node()) - before;
+  };
+  CHECK(fed_rows(Nanos{0}) >= 300 + 49);
+  CHECK(fed_rows(std::chrono::milliseconds(20)) == 0);
+}
+
 TEST_CASE("the same seed gives the same events") {
   const auto events = [](std::uint64_t seed) {
     World world({.seed = seed});
