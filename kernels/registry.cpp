@@ -22,15 +22,17 @@ std::unique_ptr<ExpertPort> make_experts(const Model& model, const Ops& ops, boo
 }
 
 std::string cpu_numeric_id(SumPrecision sums) {
-  return sums == SumPrecision::kDouble ? "cpu.1.double" : "cpu.1";
+  return sums == SumPrecision::kDouble ? "cpu.2.double" : "cpu.2";
 }
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(std::shared_ptr<const Model> model, const DeviceConfig& config)
+  CpuDevice(std::shared_ptr<const Model> model,
+            const cpu::LaneKernels& lanes,
+            const DeviceConfig& config)
       : model_(std::move(model)),
         pool_(config.threads),
-        ops_(make_cpu_ops(pool_, config.sums)),
+        ops_(make_cpu_ops(pool_, config.sums, lanes)),
         profile_(config.profile_clock ? std::make_unique<ProfiledOps>(*ops_, config.profile_clock)
                                       : nullptr),
         experts_(make_experts(*model_, ops(), config.yields_experts)),
@@ -68,12 +70,13 @@ class CpuExperts final : public ExpertDevice {
  public:
   CpuExperts(ModelConfig model,
              std::shared_ptr<const Checkpoint> checkpoint,
+             const cpu::LaneKernels& lanes,
              const DeviceConfig& config)
       : model_(std::move(model)),
         checkpoint_(std::move(checkpoint)),
         sums_(config.sums),
         pool_(config.threads),
-        ops_(make_cpu_ops(pool_, config.sums)) {}
+        ops_(make_cpu_ops(pool_, config.sums, lanes)) {}
 
   std::string numeric_id() const override { return cpu_numeric_id(sums_); }
 
@@ -121,11 +124,12 @@ Result<ModelShape> cpu_shape(const DeviceConfig& config) {
 }
 
 Result<std::unique_ptr<Device>> open_cpu(const DeviceConfig& config, const LoadProgress& progress) {
+  TRY(const cpu::LaneKernels* lanes, cpu::find_lane_kernels(config.instructions));
   std::shared_ptr<const Model> weights = config.weights;
   if (weights == nullptr) {
     TRY(weights, Model::load(config.model, progress));
   }
-  return std::make_unique<CpuDevice>(std::move(weights), config);
+  return std::make_unique<CpuDevice>(std::move(weights), *lanes, config);
 }
 
 Result<ModelShape> shape_of_sim(const DeviceConfig& config) {
@@ -139,9 +143,10 @@ Result<std::unique_ptr<Device>> open_sim(const DeviceConfig& config, const LoadP
 }
 
 Result<std::unique_ptr<ExpertDevice>> open_cpu_experts(const DeviceConfig& config) {
+  TRY(const cpu::LaneKernels* lanes, cpu::find_lane_kernels(config.instructions));
   TRY(ModelConfig model, read_config(config.model));
   TRY(auto checkpoint, Checkpoint::open(config.model));
-  return std::make_unique<CpuExperts>(std::move(model), std::move(checkpoint), config);
+  return std::make_unique<CpuExperts>(std::move(model), std::move(checkpoint), *lanes, config);
 }
 
 Result<std::unique_ptr<ExpertDevice>> open_sim_experts(const DeviceConfig&) {

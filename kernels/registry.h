@@ -33,6 +33,7 @@ struct DeviceConfig {
   std::filesystem::path model;           // HF directory
   std::shared_ptr<const Model> weights;  // set: loaded already, `model` is not read
   int threads = 1;                       // compute pool, the advancing thread included
+  std::string instructions = "auto";     // a row of the CPU's kernels; auto: the best there is
   std::int64_t kv_blocks = 0;            // ceiling, blocks of kBlockTokens tokens
   std::int64_t sequences = 0;            // ceiling, sequences with state at a time
   bool drafts = true;                    // false: DSpark stages are not run

@@ -74,6 +74,7 @@ Result<DevicePlan> plan_device(const Config& config) {
   TRY(const kernels::DeviceKind kind, kernels::find_device(plan.name));
   kernels::DeviceConfig& device = plan.config;
   device.model = config.model().path().empty() ? SHOAL_BUILTIN_MODEL : config.model().path();
+  device.instructions = config.compute().instructions();
   plan.ranks = config.compute().ranks();
   device.threads = std::max(1, compute_threads(config) / plan.ranks);
   device.sequences = std::max<std::int64_t>(1, config.kv().sequences() / plan.ranks);

@@ -62,32 +62,105 @@ void decode_block(const KvEntry* list, std::int64_t length, std::int64_t d, Bloc
   }
 }
 
-// Folds one block into a head: the denominator sums p as it is, the numerator uses p rounded to
-// bf16.
-void fold_block(const Block& block,
-                const float* q,
-                float scale,
-                std::int64_t d,
-                SumPrecision precision,
-                Running& state,
-                float* numerator) {
-  float p[kBlock];
-  for (std::int64_t t = 0; t < block.count; ++t) {
-    p[t] = dot(precision, q, block.rows + t * d, d) * scale;
+// Heads of one row: queries and numerators [count][d], and scratch.
+struct RowHeads {
+  std::int64_t count = 0;
+  std::int64_t d = 0;
+  float* queries = nullptr;
+  float* numerators = nullptr;
+  float* scores = nullptr;  // [count][kBlock]
+  std::vector<Running>& states;
+};
+
+// scores = scale * (queries times the block's entries).
+void score_block(const LaneKernels& lanes, const Block& block, float scale, const RowHeads& heads) {
+  thread_local std::vector<float> buffer;
+  float* sums = reserve(buffer, heads.count * kTileRows * (kLaneCount + 1));
+  for (std::int64_t first = 0; first < block.count; first += kTileRows) {
+    WeightTile tile{};
+    for (int r = 0; r < kTileRows; ++r) {
+      const std::int64_t entry = std::min(first + r, block.count - 1);
+      tile.codes[r] = reinterpret_cast<const std::uint8_t*>(block.rows + entry * heads.d);
+    }
+    lanes.exact(tile, {heads.queries, heads.count, heads.d}, sums + heads.count * kTileRows, sums);
+    const std::int64_t entries = std::min<std::int64_t>(kTileRows, block.count - first);
+    for (std::int64_t h = 0; h < heads.count; ++h) {
+      for (std::int64_t r = 0; r < entries; ++r) {
+        heads.scores[h * kBlock + first + r] = sums[h * kTileRows + r] * scale;
+      }
+    }
   }
-  const float top = std::max(state.top, *std::max_element(p, p + block.count));
+}
+
+void score_block_exactly(const Block& block, float scale, const RowHeads& heads) {
+  for (std::int64_t h = 0; h < heads.count; ++h) {
+    for (std::int64_t t = 0; t < block.count; ++t) {
+      heads.scores[h * kBlock + t] = dot(SumPrecision::kDouble,
+                                         heads.queries + h * heads.d,
+                                         block.rows + t * heads.d,
+                                         heads.d) *
+                                     scale;
+    }
+  }
+}
+
+// Scores of a head become probabilities, which its denominator sums as they are and the numerator
+// will use rounded to bf16. How much of what it has so far stays is returned.
+float weigh_block(std::int64_t count, SumPrecision precision, float* p, Running& state) {
+  const float top = std::max(state.top, *std::max_element(p, p + count));
   const float shrink = exp_float(state.top - top);
-  exponentials(p, block.count, top, p);
-  state.denominator = state.denominator * shrink + sum(precision, p, block.count);
+  exponentials(p, count, top, p);
+  state.denominator = state.denominator * shrink + sum(precision, p, count);
   state.top = top;
-  for (std::int64_t t = 0; t < block.count; ++t) {
+  for (std::int64_t t = 0; t < count; ++t) {
     p[t] = round_bf16(p[t]);
   }
+  return shrink;
+}
+
+void mix_block_exactly(const Block& block, const float* keep, const RowHeads& heads) {
   thread_local std::vector<float> buffer;
-  float* update = reserve(buffer, d);
-  weighted_sum(precision, p, 1, block.rows, block.count, d, update);
-  for (std::int64_t j = 0; j < d; ++j) {
-    numerator[j] = numerator[j] * shrink + update[j];
+  float* update = reserve(buffer, heads.d);
+  for (std::int64_t h = 0; h < heads.count; ++h) {
+    weighted_sum(SumPrecision::kDouble,
+                 heads.scores + h * kBlock,
+                 1,
+                 block.rows,
+                 block.count,
+                 heads.d,
+                 update);
+    float* numerator = heads.numerators + h * heads.d;
+    for (std::int64_t j = 0; j < heads.d; ++j) {
+      numerator[j] = numerator[j] * keep[h] + update[j];
+    }
+  }
+}
+
+// Folds one block into the heads. Queries, entries and rounded probabilities are bf16 numbers, so
+// their products are exact.
+void fold_block(const LaneKernels& lanes,
+                SumPrecision precision,
+                const Block& block,
+                float scale,
+                const RowHeads& heads) {
+  const bool is_exact = precision == SumPrecision::kDouble;
+  is_exact ? score_block_exactly(block, scale, heads) : score_block(lanes, block, scale, heads);
+  thread_local std::vector<float> buffer;
+  float* keep = reserve(buffer, heads.count);
+  for (std::int64_t h = 0; h < heads.count; ++h) {
+    keep[h] = weigh_block(block.count,
+                          precision,
+                          heads.scores + h * kBlock,
+                          heads.states[static_cast<std::size_t>(h)]);
+  }
+  if (is_exact) {
+    mix_block_exactly(block, keep, heads);
+  } else {
+    lanes.mix({block.rows, block.count, heads.d, kBlock},
+              heads.scores,
+              keep,
+              heads.count,
+              heads.numerators);
   }
 }
 
@@ -113,23 +186,18 @@ void CpuOps::attention(const Bf16* q,
       n >= pool_.threads() ? 1 : std::min<std::int64_t>(pool_.threads(), heads);
   const auto attend = [&](std::int64_t row, Heads part) {
     thread_local std::vector<float> buffer;
-    float* queries = reserve(buffer, (2 * part.count + kBlock) * d);
+    float* queries = reserve(buffer, (2 * part.count + kBlock) * d + part.count * kBlock);
     float* numerators = queries + part.count * d;
     Block block{numerators + part.count * d, 0};
     thread_local std::vector<Running> states;
     states.assign(static_cast<std::size_t>(part.count), Running{});
+    const RowHeads own{part.count, d, queries, numerators, block.rows + kBlock * d, states};
     widen(q + (row * heads + part.first) * d, part.count * d, queries);
     std::fill_n(numerators, part.count * d, 0.0F);
     for (std::int64_t t = 0; t < length; t += kBlock) {
       decode_block(lists + row * length + t, std::min(kBlock, length - t), d, block);
-      for (std::int64_t h = 0; block.count > 0 && h < part.count; ++h) {
-        fold_block(block,
-                   queries + h * d,
-                   scale,
-                   d,
-                   precision_,
-                   states[static_cast<std::size_t>(h)],
-                   numerators + h * d);
+      if (block.count > 0) {
+        fold_block(lanes_, precision_, block, scale, own);
       }
     }
     for (std::int64_t h = 0; h < part.count; ++h) {

@@ -7,19 +7,25 @@
 #include <memory>
 
 #include "kernels/compute_pool.h"
+#include "kernels/cpu/lane_kernels.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/ops.h"
 
 namespace shoal::kernels {
 
-// The pool outlives the table.
-std::unique_ptr<Ops> make_cpu_ops(ComputePool& pool, SumPrecision precision);
+// The pool outlives the table. All instruction sets give the same bits.
+std::unique_ptr<Ops> make_cpu_ops(ComputePool& pool,
+                                  SumPrecision precision,
+                                  const cpu::LaneKernels& lanes = cpu::best_lane_kernels());
 
 namespace cpu {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(ComputePool& pool, SumPrecision precision) : pool_(pool), precision_(precision) {}
+  CpuOps(ComputePool& pool, SumPrecision precision, const LaneKernels& lanes)
+      : pool_(pool),
+        precision_(precision),
+        lanes_(lanes) {}
 
   // linear.cpp
   void quantize(const Bf16* x, std::int64_t n, std::int64_t k, QuantRows out) const override;
@@ -141,6 +147,12 @@ class CpuOps final : public Ops {
                      float* gates) const override;
 
  private:
+  template <class Body>
+  void split_tiles(const Weight& w, std::int64_t n, const Body& body) const;
+  // put(i, row, sums, count), of `count` weight rows from `row` on and row i of x.
+  template <class Put>
+  void multiply_bf16(
+      const Weight& w, const Bf16* x, std::int64_t x_stride, std::int64_t n, const Put& put) const;
   // body(begin, end) over [0, count); each item costs about `work` multiply-adds. Too little work
   // stays on the caller.
   template <class Body>
@@ -148,6 +160,7 @@ class CpuOps final : public Ops {
 
   ComputePool& pool_;
   SumPrecision precision_;
+  const LaneKernels& lanes_;
 };
 
 // About 20 us of one core: waking a parked thread costs about half of that.

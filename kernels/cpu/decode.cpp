@@ -60,7 +60,16 @@ namespace {
 }
 
 [[gnu::target_clones("avx2", "default")]] void narrow(const float* x, std::int64_t n, Bf16* y) {
-  for (std::int64_t i = 0; i < n; ++i) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Words bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    const Words nan = Words((bits & 0x7FFFFFFFu) > 0x7F800000u);
+    const Shorts8 narrowed = __builtin_convertvector((rounded & ~nan) | (0x7FC0u & nan), Shorts8);
+    std::memcpy(reinterpret_cast<std::byte*>(y + i), &narrowed, sizeof narrowed);
+  }
+  for (; i < n; ++i) {
     y[i] = to_bf16(x[i]);
   }
 }

@@ -1,5 +1,7 @@
 // Index scores: how much each cached entry matters to one query row (model spec 3.8), fp32, heads
 // in ascending order.
+#include <algorithm>
+
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/decode.h"
 #include "schemas/check.h"
@@ -15,16 +17,36 @@ struct IndexQuery {
   std::int64_t heads = 0;
 };
 
-float score_key(const IndexQuery& query,
-                const float* key,
-                std::int64_t dim,
-                SumPrecision precision) {
-  float score = 0;
-  for (std::int64_t h = 0; h < query.heads; ++h) {
-    const float s = dot(precision, query.q + h * dim, key, dim);
-    score += query.w[h] * (s > 0 ? s : 0.0F);
+// Scores of `count` keys from their products with the heads [heads][kTileRows].
+void score_keys(const IndexQuery& query, const float* products, std::int64_t count, float* scores) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    float score = 0;
+    for (std::int64_t h = 0; h < query.heads; ++h) {
+      const float s = products[h * kTileRows + i];
+      score += query.w[h] * (s > 0 ? s : 0.0F);
+    }
+    scores[i] = score;
   }
-  return score;
+}
+
+// keys [kTileRows][dim]. They and the query are bf16 numbers, so their products are exact.
+void multiply_keys(const LaneKernels& lanes,
+                   SumPrecision precision,
+                   const IndexQuery& query,
+                   const float* keys,
+                   std::int64_t dim,
+                   float* products) {
+  if (precision == SumPrecision::kDouble) {
+    for (std::int64_t i = 0; i < query.heads * kTileRows; ++i) {
+      products[i] = dot(precision, query.q + i / kTileRows * dim, keys + i % kTileRows * dim, dim);
+    }
+    return;
+  }
+  WeightTile tile{};
+  for (int r = 0; r < kTileRows; ++r) {
+    tile.codes[r] = reinterpret_cast<const std::uint8_t*>(keys + r * dim);
+  }
+  lanes.exact(tile, {query.q, query.heads, dim}, products + query.heads * kTileRows, products);
 }
 
 // Walks the entries of ranges in order, starting at the `skip`-th.
@@ -78,11 +100,17 @@ void CpuOps::index_scores(const Bf16* iq,
   }
   split(total, (heads + 2) * keys.dim, [&](std::int64_t begin, std::int64_t end) {
     thread_local std::vector<float> key_buffer;
-    float* key = reserve(key_buffer, keys.dim);
+    float* decoded = reserve(key_buffer, kTileRows * (keys.dim + heads * (kLaneCount + 1)));
+    float* products = decoded + kTileRows * keys.dim;
+    std::fill_n(decoded, kTileRows * keys.dim, 0.0F);
     EntryWalk walk(ranges, begin);
-    for (std::int64_t i = begin; i < end; ++i) {
-      decode_index_row(key_row(keys, walk.next()), keys.dim, key);
-      scores[i] = score_key(query, key, keys.dim, precision_);
+    for (std::int64_t i = begin; i < end; i += kTileRows) {
+      const std::int64_t count = std::min<std::int64_t>(kTileRows, end - i);
+      for (std::int64_t r = 0; r < count; ++r) {
+        decode_index_row(key_row(keys, walk.next()), keys.dim, decoded + r * keys.dim);
+      }
+      multiply_keys(lanes_, precision_, query, decoded, keys.dim, products);
+      score_keys(query, products, count, scores + i);
     }
   });
 }

@@ -1,223 +1,191 @@
-// Matrix products. A quantised weight is decoded in tiles of 16 rows x 32 columns and applied to
-// every row of the call; bf16 and fp32 weights a row at a time. Either way a row's sums do not
-// depend on how many rows the call has.
+// Matrix products: of quantised weights a few rows at a time by the machine's best kernels
+// (lane_kernels.h), of bf16 and fp32 ones a row at a time. Either way a row's sums do not depend
+// on how many rows the call has.
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/decode.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/lane_kernels.h"
 #include "schemas/check.h"
 
 namespace shoal::kernels::cpu {
 
 namespace {
 
-constexpr int kTileRows = 16;
-// Rows of x per pass over a tile: their sums (4 KiB) stay in the L1 cache.
+// Rows of x at a time: of 4096 columns they fit the second cache, and their sums the first.
 constexpr std::int64_t kStripRows = 64;
 
-// One block of 32 columns of 16 weight rows, transposed so that lanes are weight rows, and the
-// rows' scales.
-struct Tile {
-  alignas(32) float values[kGroup][kTileRows];
-  alignas(32) float scales[kTileRows];
-};
-
-// The rows of one call as floats: codes without their scales [n][k], and the scales [n][k/32].
-struct QuantFloats {
-  const float* values = nullptr;
-  const float* scales = nullptr;
-  std::int64_t k = 0;
-};
-
-using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
-
-// 16 x 16 bytes in place: four rounds of perfect shuffles.
-[[gnu::always_inline]] inline void transpose(Bytes16 (&m)[16]) {
-  for (int round = 0; round < 4; ++round) {
-    Bytes16 t[16];
-    for (int i = 0; i < 8; ++i) {
-      t[2 * i] = __builtin_shufflevector(
-          m[i], m[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      t[2 * i + 1] = __builtin_shufflevector(
-          m[i], m[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    }
-    std::memcpy(m, t, sizeof t);
-  }
-}
-
-// 16 codes (low bits of each byte after `shift`) -> 16 floats.
-template <int kMantissa, int kBias, int kSign>
-[[gnu::always_inline]] inline void decode_column(const Bytes16& codes, int shift, float* y) {
-  for (int half = 0; half < kTileRows; half += kLanes) {
-    Bytes8 bytes;
-    std::memcpy(&bytes, reinterpret_cast<const char*>(&codes) + half, sizeof bytes);
-    const Words code = __builtin_convertvector(bytes, Words) >> static_cast<std::uint32_t>(shift);
-    const Words magnitude = code & ((1u << kSign) - 1u);
-    Floats value;
-    decode_magnitude<kMantissa, kBias>(magnitude, value);
-    const Words sign = ((code >> kSign) & 1u) << 31;
-    value = __builtin_bit_cast(Floats, __builtin_bit_cast(Words, value) | sign);
-    store(value, y + half);
-  }
-}
-
-// First bytes of the tile's rows; rows beyond the matrix repeat the last one and are not stored
-// later.
-using RowBytes = const std::uint8_t* [kTileRows];
-
-[[gnu::always_inline]] inline void load_columns(const RowBytes& rows,
-                                                std::int64_t offset,
-                                                Bytes16 (&m)[16]) {
-  for (int r = 0; r < kTileRows; ++r) {
-    std::memcpy(&m[r], rows[r] + offset, sizeof m[r]);
-  }
-  transpose(m);
-}
-
-[[gnu::target_clones("avx2", "default")]] void decode_fp8(const RowBytes& rows,
-                                                          std::int64_t block,
-                                                          Tile& tile) {
-  for (int half = 0; half < 2; ++half) {
-    Bytes16 columns[16];
-    load_columns(rows, block * kGroup + half * 16, columns);
-    for (int j = 0; j < 16; ++j) {
-      decode_column<3, 7, 7>(columns[j], 0, tile.values[half * 16 + j]);
+// The rows of x, their scales applied, in the order of columns in which the weight's codes are met.
+LaneRows spread(
+    WeightFormat format, QuantRows x, std::int64_t n, std::int64_t k, std::vector<float>& buffer) {
+  float* values = reserve(buffer, n * k);
+  for (std::int64_t block = 0; block < n * k / kGroup; ++block) {
+    const float scale = ue8m0(x.scales[block]);
+    const std::uint8_t* codes = x.codes + block * kGroup;
+    float* out = values + block * kGroup;
+    for (int j = 0; j < kGroup; ++j) {
+      const int place = format == WeightFormat::kFp4 ? (j % 2 * kLaneCount + j / 2) : j;
+      out[place] = kE4m3[codes[j]] * scale;
     }
   }
+  return {values, n, k};
 }
 
-[[gnu::target_clones("avx2", "default")]] void decode_fp4(const RowBytes& rows,
-                                                          std::int64_t block,
-                                                          Tile& tile) {
-  Bytes16 columns[16];
-  load_columns(rows, block * kGroup / 2, columns);
-  for (int j = 0; j < 16; ++j) {
-    decode_column<1, 1, 3>(columns[j], 0, tile.values[2 * j]);
-    decode_column<1, 1, 3>(columns[j], 4, tile.values[2 * j + 1]);
+std::int64_t row_bytes(const Weight& w) {
+  switch (w.format) {
+    case WeightFormat::kF32:
+      return 4 * w.cols;
+    case WeightFormat::kBf16:
+      return 2 * w.cols;
+    case WeightFormat::kFp8:
+      return w.cols;
+    case WeightFormat::kFp4:
+      break;
   }
+  return w.cols / 2;
 }
 
-// acc [n][16] += (sum over the block of 32) * s_x * s_w: the block's sum is rounded to fp32, then
-// scaled, then added. In fp32, two vectors of weight rows times four chains of columns fill half
-// the registers of an AVX2 core.
-template <class Acc>
-[[gnu::always_inline]] inline void accumulate_tile(const Tile& tile,
-                                                   const QuantFloats& x,
-                                                   std::int64_t block,
-                                                   std::int64_t n,
-                                                   float (*acc)[kTileRows]) {
-  constexpr int kVectors = kTileRows / Acc::kWidth;
-  constexpr int kChains = 4;
-  const float* row = x.values + block * kGroup;
-  for (std::int64_t i = 0; i < n; ++i, row += x.k) {
-    typename Acc::Vector chain[kVectors][kChains] = {};
-#pragma GCC unroll 2
-    for (int j = 0; j < kGroup; j += kChains) {
-      for (int c = 0; c < kChains; ++c) {
-        for (int v = 0; v < kVectors; ++v) {
-          typename Acc::Vector w;
-          load(&tile.values[j + c][v * Acc::kWidth], w);
-          chain[v][c] += static_cast<typename Acc::Scalar>(row[j + c]) * w;
-        }
-      }
-    }
-    float partial[kTileRows];
-    for (int v = 0; v < kVectors; ++v) {
-      const typename Acc::Vector total = (chain[v][0] + chain[v][1]) + (chain[v][2] + chain[v][3]);
-      store(total, partial + v * Acc::kWidth);
-    }
-    const float row_scale = x.scales[i * (x.k / kGroup) + block];
-    for (int r = 0; r < kTileRows; ++r) {
-      acc[i][r] += partial[r] * row_scale * tile.scales[r];
-    }
-  }
+const std::uint8_t* row_codes(const Weight& w, std::int64_t row) {
+  return reinterpret_cast<const std::uint8_t*>(w.values) + row * row_bytes(w);
 }
 
-[[gnu::target_clones("avx2", "default")]] void accumulate_single(const Tile& tile,
-                                                                 const QuantFloats& x,
-                                                                 std::int64_t block,
-                                                                 std::int64_t n,
-                                                                 float (*acc)[kTileRows]) {
-  accumulate_tile<Single>(tile, x, block, n, acc);
+const std::uint8_t* row_scales(const Weight& w, std::int64_t row) {
+  return w.scales + (w.format == WeightFormat::kFp8 ? row / kGroup : row) * (w.cols / kGroup);
 }
 
-[[gnu::target_clones("avx2", "default")]] void accumulate_double(const Tile& tile,
-                                                                 const QuantFloats& x,
-                                                                 std::int64_t block,
-                                                                 std::int64_t n,
-                                                                 float (*acc)[kTileRows]) {
-  accumulate_tile<Double>(tile, x, block, n, acc);
+std::int64_t whole_blocks(std::int64_t columns) {
+  return (columns + kGroup - 1) / kGroup * kGroup;
 }
 
-// The tile of weight rows first .. first + 15.
+// Tiles of a weight. Rows whose last block is not whole are copied, with zeros behind them.
 class TileReader {
  public:
-  TileReader(const Weight& w, std::int64_t first) : w_(w) {
-    const std::int64_t row_bytes = w.format == WeightFormat::kFp8 ? w.cols : w.cols / 2;
-    for (int r = 0; r < kTileRows; ++r) {
-      const std::int64_t row = std::min(first + r, w.rows - 1);
-      rows_[r] = reinterpret_cast<const std::uint8_t*>(w.values) + row * row_bytes;
-      scales_[r] =
-          w.scales + (w.format == WeightFormat::kFp8 ? row / kGroup : row) * (w.cols / kGroup);
-    }
-  }
+  explicit TileReader(const Weight& w)
+      : w_(w),
+        padded_row_(row_bytes(w) / std::max<std::int64_t>(w.cols, 1) * whole_blocks(w.cols)),
+        padded_(w.cols % kGroup == 0 ? 0 : static_cast<std::size_t>(kTileRows * padded_row_)) {}
 
-  void read(std::int64_t block, Tile& tile) const {
-    (w_.format == WeightFormat::kFp8 ? decode_fp8 : decode_fp4)(rows_, block, tile);
+  // Rows first .. first + 3; those beyond the matrix repeat its last one.
+  WeightTile read(std::int64_t first) {
+    WeightTile tile{};
     for (int r = 0; r < kTileRows; ++r) {
-      tile.scales[r] = ue8m0(scales_[r][block]);
+      const std::int64_t row = std::min(first + r, w_.rows - 1);
+      tile.codes[r] = row_codes(w_, row);
+      if (w_.is_quantized()) {
+        tile.scales[r] = row_scales(w_, row);
+      }
+      if (!padded_.empty()) {
+        std::uint8_t* copy = padded_.data() + r * padded_row_;
+        std::memcpy(copy, tile.codes[r], static_cast<std::size_t>(row_bytes(w_)));
+        tile.codes[r] = copy;
+      }
     }
+    return tile;
   }
 
  private:
   const Weight& w_;
-  RowBytes rows_;
-  RowBytes scales_;
+  std::int64_t padded_row_;
+  std::vector<std::uint8_t> padded_;
 };
 
-// y of 16 weight rows for the rows of one strip.
-void multiply_tile(const Weight& w,
-                   std::int64_t first,
-                   const QuantFloats& x,
-                   std::int64_t n,
-                   SumPrecision precision,
-                   Bf16* y) {
-  const TileReader reader(w, first);
-  const auto accumulate =
-      precision == SumPrecision::kSingle ? accumulate_single : accumulate_double;
-  alignas(32) float acc[kStripRows][kTileRows] = {};
-  Tile tile;
-  for (std::int64_t block = 0; block < w.cols / kGroup; ++block) {
-    reader.read(block, tile);
-    accumulate(tile, x, block, n, acc);
+MultiplyTile kernel_of(const LaneKernels& kernels, WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return kernels.f32;
+    case WeightFormat::kBf16:
+      return kernels.bf16;
+    case WeightFormat::kFp8:
+      return kernels.fp8;
+    case WeightFormat::kFp4:
+      break;
   }
-  const std::int64_t rows = std::min<std::int64_t>(kTileRows, w.rows - first);
+  return kernels.fp4;
+}
+
+// put(i, row, sums, count) with the sums of `count` weight rows from `row` on and row i of x, for
+// all rows of x and the weight rows [begin, end), `begin` a tile's first.
+template <class Put>
+void multiply_tiles(const LaneKernels& kernels,
+                    const Weight& w,
+                    std::int64_t begin,
+                    std::int64_t end,
+                    const LaneRows& x,
+                    const Put& put) {
+  thread_local std::vector<float> buffer;
+  const std::int64_t strip = std::min(kStripRows, x.n);
+  float* sums = reserve(buffer, strip * kTileRows * (kLaneCount + 1));
+  const MultiplyTile multiply = kernel_of(kernels, w.format);
+  TileReader reader(w);
+  for (std::int64_t i = 0; i < x.n; i += kStripRows) {
+    const LaneRows rows{x.values + i * x.k, std::min(kStripRows, x.n - i), x.k};
+    for (std::int64_t first = begin; first < end; first += kTileRows) {
+      multiply(reader.read(first), rows, sums + strip * kTileRows, sums);
+      const std::int64_t count = std::min<std::int64_t>(kTileRows, end - first);
+      for (std::int64_t r = 0; r < rows.n; ++r) {
+        put(i + r, first, sums + r * kTileRows, count);
+      }
+    }
+  }
+}
+
+// x [n][k] as floats, with zeros behind a row whose last block is not whole.
+LaneRows widen_rows(const Bf16* x,
+                    std::int64_t stride,
+                    std::int64_t n,
+                    std::int64_t k,
+                    std::vector<float>& buffer) {
+  const std::int64_t padded = whole_blocks(k);
+  float* values = reserve(buffer, n * padded);
   for (std::int64_t i = 0; i < n; ++i) {
-    narrow(acc[i], rows, y + i * w.rows + first);
+    widen(x + i * stride, k, values + i * padded);
+    std::fill(values + i * padded + k, values + (i + 1) * padded, 0.0F);
   }
+  return {values, n, padded};
 }
 
-QuantFloats to_floats(QuantRows x, std::int64_t n, std::int64_t k, std::vector<float>& buffer) {
-  float* values = reserve(buffer, n * k + n * k / kGroup);
-  float* scales = values + n * k;
-  for (std::int64_t i = 0; i < n * k; ++i) {
-    values[i] = kE4m3[x.codes[i]];
+// A row's codes as floats, without their scales.
+const float* plain_codes(const Weight& w, std::int64_t row, std::vector<float>& buffer) {
+  const std::uint8_t* codes = row_codes(w, row);
+  float* values = reserve(buffer, w.cols);
+  for (std::int64_t j = 0; j < w.cols; ++j) {
+    values[j] =
+        w.format == WeightFormat::kFp8 ? kE4m3[codes[j]] : kE2m1[codes[j / 2] >> (j % 2 * 4) & 15];
   }
-  for (std::int64_t i = 0; i < n * k / kGroup; ++i) {
-    scales[i] = ue8m0(x.scales[i]);
-  }
-  return {values, scales, k};
+  return values;
 }
 
-std::int64_t value_bytes(WeightFormat format) {
-  return format == WeightFormat::kF32 ? 4 : format == WeightFormat::kBf16 ? 2 : 1;
+// With exact sums (model spec 3.1): each block's sum is rounded to fp32, then scaled, then added.
+void multiply_exactly(const Weight& w,
+                      std::int64_t begin,
+                      std::int64_t end,
+                      const float* x_codes,
+                      const std::uint8_t* x_scales,
+                      std::int64_t n,
+                      Bf16* y) {
+  thread_local std::vector<float> buffer;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* codes = plain_codes(w, row, buffer);
+    const std::uint8_t* scales = row_scales(w, row);
+    for (std::int64_t i = 0; i < n; ++i) {
+      float total = 0;
+      for (std::int64_t block = 0; block < w.cols / kGroup; ++block) {
+        const float sum = dot(SumPrecision::kDouble,
+                              x_codes + i * w.cols + block * kGroup,
+                              codes + block * kGroup,
+                              kGroup);
+        total += sum * ue8m0(x_scales[i * (w.cols / kGroup) + block]) * ue8m0(scales[block]);
+      }
+      y[i * w.rows + row] = to_bf16(total);
+    }
+  }
 }
 
 // Row `row` as floats. Copied even if it is fp32: a tensor of a mapped file may start at any byte.
 const float* weight_row(const Weight& w, std::int64_t row, std::vector<float>& buffer) {
-  const std::byte* values = w.values + row * w.cols * value_bytes(w.format);
+  const std::byte* values = w.values + row * row_bytes(w);
   float* floats = reserve(buffer, w.cols);
   if (w.format == WeightFormat::kF32) {
     std::memcpy(floats, values, static_cast<std::size_t>(w.cols) * sizeof(float));
@@ -230,20 +198,16 @@ const float* weight_row(const Weight& w, std::int64_t row, std::vector<float>& b
   return floats;
 }
 
-// put(i, row, value) for every row i of x [n][cols] and the weight rows [begin, end).
+// The same of weight rows as floats, with exact sums.
 template <class Put>
-void multiply_rows(const Weight& w,
-                   std::int64_t begin,
-                   std::int64_t end,
-                   const float* x,
-                   std::int64_t n,
-                   SumPrecision precision,
-                   const Put& put) {
+void multiply_rows_exactly(
+    const Weight& w, std::int64_t begin, std::int64_t end, const LaneRows& x, const Put& put) {
   thread_local std::vector<float> buffer;
   for (std::int64_t row = begin; row < end; ++row) {
     const float* weights = weight_row(w, row, buffer);
-    for (std::int64_t i = 0; i < n; ++i) {
-      put(i, row, dot(precision, x + i * w.cols, weights, w.cols));
+    for (std::int64_t i = 0; i < x.n; ++i) {
+      const float sum = dot(SumPrecision::kDouble, x.values + i * x.k, weights, w.cols);
+      put(i, row, &sum, 1);
     }
   }
 }
@@ -261,19 +225,45 @@ void CpuOps::quantize(const Bf16* x, std::int64_t n, std::int64_t k, QuantRows o
   });
 }
 
+// body(begin, end) over shares of w's rows, each `begin` a tile's first.
+template <class Body>
+void CpuOps::split_tiles(const Weight& w, std::int64_t n, const Body& body) const {
+  const std::int64_t tiles = (w.rows + kTileRows - 1) / kTileRows;
+  split(tiles, kTileRows * w.cols * (n + 8) / 8, [&](std::int64_t begin, std::int64_t end) {
+    body(begin * kTileRows, std::min(end * kTileRows, w.rows));
+  });
+}
+
 void CpuOps::linear_quantized(const Weight& w, QuantRows x, std::int64_t n, Bf16* y) const {
   CHECK(w.is_quantized() && w.cols % kGroup == 0);
   thread_local std::vector<float> buffer;
-  const QuantFloats floats = to_floats(x, n, w.cols, buffer);
-  const std::int64_t tiles = (w.rows + kTileRows - 1) / kTileRows;
-  split(tiles, kTileRows * w.cols * (n + 8) / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      for (std::int64_t i = 0; i < n; i += kStripRows) {
-        const QuantFloats strip{
-            floats.values + i * w.cols, floats.scales + i * (w.cols / kGroup), w.cols};
-        multiply_tile(
-            w, tile * kTileRows, strip, std::min(kStripRows, n - i), precision_, y + i * w.rows);
-      }
+  if (precision_ == SumPrecision::kDouble) {
+    float* codes = reserve(buffer, n * w.cols);
+    for (std::int64_t j = 0; j < n * w.cols; ++j) {
+      codes[j] = kE4m3[x.codes[j]];
+    }
+    split(w.rows, w.cols * (n + 1), [&](std::int64_t begin, std::int64_t end) {
+      multiply_exactly(w, begin, end, codes, x.scales, n, y);
+    });
+    return;
+  }
+  split_tiles(w, n, [&, rows = spread(w.format, x, n, w.cols, buffer)](auto begin, auto end) {
+    multiply_tiles(lanes_, w, begin, end, rows, [&](auto i, auto row, auto* sums, auto count) {
+      narrow(sums, count, y + i * w.rows + row);
+    });
+  });
+}
+
+template <class Put>
+void CpuOps::multiply_bf16(
+    const Weight& w, const Bf16* x, std::int64_t x_stride, std::int64_t n, const Put& put) const {
+  thread_local std::vector<float> buffer;
+  const LaneRows rows = widen_rows(x, x_stride, n, w.cols, buffer);
+  split_tiles(w, n, [&](std::int64_t begin, std::int64_t end) {
+    if (precision_ == SumPrecision::kDouble) {
+      multiply_rows_exactly(w, begin, end, rows, put);
+    } else {
+      multiply_tiles(lanes_, w, begin, end, rows, put);
     }
   });
 }
@@ -285,29 +275,15 @@ void CpuOps::linear_bf16(const Weight& w,
                          Bf16* y,
                          std::int64_t y_stride) const {
   CHECK(w.format != WeightFormat::kFp4);
-  thread_local std::vector<float> buffer;
-  float* floats = reserve(buffer, n * w.cols);
-  for (std::int64_t i = 0; i < n; ++i) {
-    widen(x + i * x_stride, w.cols, floats + i * w.cols);
-  }
-  split(w.rows, w.cols * (n + 1), [&](std::int64_t begin, std::int64_t end) {
-    multiply_rows(
-        w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
-          y[i * y_stride + row] = to_bf16(value);
-        });
+  multiply_bf16(w, x, x_stride, n, [&](auto i, auto row, const float* sums, auto count) {
+    narrow(sums, count, y + i * y_stride + row);
   });
 }
 
 void CpuOps::linear_f32(const Weight& w, const Bf16* x, std::int64_t n, float* y) const {
   CHECK(!w.is_quantized());
-  thread_local std::vector<float> buffer;
-  float* floats = reserve(buffer, n * w.cols);
-  widen(x, n * w.cols, floats);
-  split(w.rows, w.cols * (n + 1), [&](std::int64_t begin, std::int64_t end) {
-    multiply_rows(
-        w, begin, end, floats, n, precision_, [&](std::int64_t i, std::int64_t row, float value) {
-          y[i * w.rows + row] = value;
-        });
+  multiply_bf16(w, x, w.cols, n, [&](auto i, auto row, const float* sums, auto count) {
+    std::copy_n(sums, count, y + i * w.rows + row);
   });
 }
 

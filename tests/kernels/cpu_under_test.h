@@ -11,9 +11,11 @@
 namespace shoal::kernels::test {
 
 struct CpuUnderTest {
-  explicit CpuUnderTest(SumPrecision precision, int threads = 1)
+  explicit CpuUnderTest(SumPrecision precision,
+                        int threads = 1,
+                        const cpu::LaneKernels& lanes = cpu::best_lane_kernels())
       : pool(threads),
-        ops(make_cpu_ops(pool, precision)) {}
+        ops(make_cpu_ops(pool, precision, lanes)) {}
 
   const Ops* operator->() const { return ops.get(); }
 

@@ -7,13 +7,17 @@
 
 namespace shoal::kernels {
 
-ModelRunner::ModelRunner(const std::string& directory, int threads, SumPrecision sums) {
+ModelRunner::ModelRunner(const std::string& directory,
+                         int threads,
+                         SumPrecision sums,
+                         const std::string& instructions) {
   DeviceConfig config;
   config.model = directory;
   config.threads = threads;
   config.kv_blocks = 64;
   config.sequences = 16;
   config.sums = sums;
+  config.instructions = instructions;
   auto device = open_device("cpu", config);
   REQUIRE_MESSAGE(device.has_value(), device.error().message);
   device_ = std::move(*device);

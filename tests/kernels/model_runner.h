@@ -24,7 +24,8 @@ class ModelRunner {
  public:
   explicit ModelRunner(const std::string& directory,
                        int threads = 1,
-                       SumPrecision sums = SumPrecision::kSingle);
+                       SumPrecision sums = SumPrecision::kSingle,
+                       const std::string& instructions = "auto");
 
   Backend& backend() { return device_->backend(); }
 

@@ -66,7 +66,8 @@ Bytes bytes_of(const std::vector<T>& values) {
 // Computes the results of rows first .. first + n - 1 as bytes.
 using Rows = std::function<Bytes(const Ops& ops, std::int64_t first, std::int64_t n)>;
 
-// All rows at once on one thread = on two and three threads = one by one = in uneven pieces.
+// All rows at once on one thread = on two and three threads = with any instruction set = one by one
+// = in uneven pieces.
 void check_invariant(const Rows& compute) {
   for (const SumPrecision precision : kPrecisions) {
     CAPTURE(precision);
@@ -75,6 +76,12 @@ void check_invariant(const Rows& compute) {
     REQUIRE(!all.empty());
     for (const int threads : {2, 3}) {
       CHECK(compute(*CpuUnderTest(precision, threads).ops, 0, kRows) == all);
+    }
+    for (const cpu::LaneKernels* lanes : cpu::lane_kernels()) {
+      if (lanes->is_available()) {
+        CAPTURE(lanes->name);
+        CHECK(compute(*CpuUnderTest(precision, 1, *lanes).ops, 0, kRows) == all);
+      }
     }
     for (const std::int64_t piece : {1, 7, 64}) {
       Bytes joined;

@@ -194,6 +194,19 @@ TEST_CASE("a row may be that of the token which its sequence's last step drew") 
   CHECK(runner.full(b, {token}) == device_side);
 }
 
+TEST_CASE("a pass gives the same logits with every instruction set") {
+  const std::vector<TokenId> tokens = random_tokens(18, 40, 3, 500);
+  ModelRunner best(kTiny);
+  const std::vector<float> expected = full_in_chunks(best, tokens, {40});
+  for (const cpu::LaneKernels* lanes : cpu::lane_kernels()) {
+    if (lanes->is_available()) {
+      CAPTURE(lanes->name);
+      ModelRunner runner(kTiny, 1, SumPrecision::kSingle, std::string(lanes->name));
+      CHECK(full_in_chunks(runner, tokens, {40}) == expected);
+    }
+  }
+}
+
 TEST_CASE("a step that waits for its experts goes on where it stopped, with the same bits") {
   const std::vector<TokenId> tokens = random_tokens(17, 40, 3, 500);
   ModelRunner runner(kTiny);

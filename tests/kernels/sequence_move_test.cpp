@@ -250,7 +250,7 @@ TEST_CASE("an image that does not fit is refused with what differs") {
   const auto tail = guppy.backend().import_tail(guppy.full_run(other, {5}), image);
   CHECK(tail.error().message.find("layout is '") != std::string::npos);
   ModelRunner exact(kTiny, 1, SumPrecision::kDouble);
-  refused(exact, image, "numeric id is 'cpu.1', this device's is 'cpu.1.double'");
+  refused(exact, image, "numeric id is 'cpu.2', this device's is 'cpu.2.double'");
   refused(tiny, std::span(image).first(image.size() - 1), "bytes arrived of");
   refused(tiny, std::span(image).first(20), "4 are left");
   refused(tiny, {}, "0 are left");
