@@ -35,12 +35,16 @@ template <int kMantissa, int kBias>
   return static_cast<std::uint8_t>(encode_magnitude<1, 1>(x, 6.0F) | (sign << 3));
 }
 
+// By bits, which grow with the magnitude: unlike numbers they may be compared in any order. What is
+// no number counts as 0.
 [[gnu::always_inline]] inline float largest_magnitude(const float* x, int n, float floor) {
-  float largest = floor;
+  auto largest = std::bit_cast<std::uint32_t>(floor);
   for (int i = 0; i < n; ++i) {
-    largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFFu;
+    const std::uint32_t magnitude = bits > 0x7F800000u ? 0 : bits;
+    largest = magnitude > largest ? magnitude : largest;
   }
-  return largest;
+  return std::bit_cast<float>(largest);
 }
 
 // UE8M0 byte of 2^ceil(log2(fl32(amax * inverse))), read off the bits.

@@ -164,15 +164,21 @@ template <class Isa, class Codes>
   }
 }
 
-// Adds the panel's columns of kRows rows of x, `stride` apart, to running [kRows][tile's
-// rows][lanes].
+// Adds the panel's columns of kRows rows of x, or begins with them, `stride` apart, to running
+// [kRows][tile's rows][lanes].
 template <class Isa, class Codes, int kRows>
-[[gnu::always_inline]] inline void add_panel(
-    const float* panel, std::int64_t columns, const float* x, std::int64_t stride, float* running) {
-  typename Isa::Lanes acc[kRows][kTileRows];
+[[gnu::always_inline]] inline void add_panel(const float* panel,
+                                             std::int64_t columns,
+                                             const float* x,
+                                             std::int64_t stride,
+                                             bool begins,
+                                             float* running) {
+  typename Isa::Lanes acc[kRows][kTileRows] = {};
+  if (!begins) {
 #pragma GCC unroll 16
-  for (int a = 0; a < kRows * kTileRows; ++a) {
-    Isa::load(running + a * kLaneCount, acc[a / kTileRows][a % kTileRows]);
+    for (int a = 0; a < kRows * kTileRows; ++a) {
+      Isa::load(running + a * kLaneCount, acc[a / kTileRows][a % kTileRows]);
+    }
   }
   for (std::int64_t j = 0; j < columns; j += kLaneCount) {
     typename Isa::Lanes w[kTileRows];
@@ -205,7 +211,6 @@ template <class Isa, class Codes>
                                                    float* sums) {
   constexpr int kTotals = kTileRows * kLaneCount;  // of a row of x
   alignas(64) float panel[kTileRows * kPanelColumns];
-  __builtin_memset(running, 0, static_cast<std::size_t>(x.n * kTotals) * sizeof(float));
   for (std::int64_t begin = 0; begin < x.k; begin += kPanelColumns) {
     const std::int64_t columns = x.k - begin < kPanelColumns ? x.k - begin : kPanelColumns;
     decode_panel<Isa, Codes>(tile, begin, columns, panel);
@@ -213,10 +218,11 @@ template <class Isa, class Codes>
     std::int64_t i = 0;
     for (; i + Isa::kStrip <= x.n; i += Isa::kStrip) {
       add_panel<Isa, Codes, Isa::kStrip>(
-          panel, columns, rows + i * x.k, x.k, running + i * kTotals);
+          panel, columns, rows + i * x.k, x.k, begin == 0, running + i * kTotals);
     }
     for (; i < x.n; ++i) {
-      add_panel<Isa, Codes, 1>(panel, columns, rows + i * x.k, x.k, running + i * kTotals);
+      add_panel<Isa, Codes, 1>(
+          panel, columns, rows + i * x.k, x.k, begin == 0, running + i * kTotals);
     }
   }
   for (std::int64_t i = 0; i < x.n * kTileRows; ++i) {

@@ -16,6 +16,8 @@ namespace {
 
 // Rows of x at a time: of 4096 columns they fit the second cache, and their sums the first.
 constexpr std::int64_t kStripRows = 64;
+// Weight rows whose sums are put away together, whole tiles.
+constexpr std::int64_t kPutRows = 64;
 
 // The rows of x, their scales applied, in the order of columns in which the weight's codes are met.
 LaneRows spread(
@@ -116,16 +118,23 @@ void multiply_tiles(const LaneKernels& kernels,
                     const Put& put) {
   thread_local std::vector<float> buffer;
   const std::int64_t strip = std::min(kStripRows, x.n);
-  float* sums = reserve(buffer, strip * kTileRows * (kLaneCount + 1));
+  float* sums = reserve(buffer, strip * (kTileRows * (kLaneCount + 1) + kPutRows));
+  float* running = sums + strip * kTileRows;
+  float* outputs = running + strip * kTileRows * kLaneCount;
   const MultiplyTile multiply = kernel_of(kernels, w.format);
   TileReader reader(w);
   for (std::int64_t i = 0; i < x.n; i += kStripRows) {
     const LaneRows rows{x.values + i * x.k, std::min(kStripRows, x.n - i), x.k};
-    for (std::int64_t first = begin; first < end; first += kTileRows) {
-      multiply(reader.read(first), rows, sums + strip * kTileRows, sums);
-      const std::int64_t count = std::min<std::int64_t>(kTileRows, end - first);
+    for (std::int64_t first = begin; first < end; first += kPutRows) {
+      const std::int64_t count = std::min(kPutRows, end - first);
+      for (std::int64_t tile = 0; tile < count; tile += kTileRows) {
+        multiply(reader.read(first + tile), rows, running, sums);
+        for (std::int64_t r = 0; r < rows.n; ++r) {
+          std::copy_n(sums + r * kTileRows, kTileRows, outputs + r * kPutRows + tile);
+        }
+      }
       for (std::int64_t r = 0; r < rows.n; ++r) {
-        put(i + r, first, sums + r * kTileRows, count);
+        put(i + r, first, outputs + r * kPutRows, count);
       }
     }
   }
