@@ -43,6 +43,8 @@
 
 namespace shoal {
 
+class ClusterGroup;
+
 // Of the one autoscaler of a cluster.
 struct AutoscaleOptions {
   const AutoscaleRow* policy = &autoscale_policies().front();
@@ -196,6 +198,7 @@ struct NodeContext {
   PriceBoard prices{};
   ExpertBalanceParts expert_balance{};
   ExpertBoard expert_board{};
+  std::shared_ptr<ClusterGroup> cluster_experts{};  // null: no balancer of a cluster is here
 
   transport::Transport* transport() const {
     return cluster == nullptr ? nullptr : cluster->transport;

@@ -87,10 +87,14 @@ bool Delivery::to_workers() {
       return as<JoinDecode>(here.decode_group) || as<ReleaseAttempt>(here.decode_group) ||
              as<MoveDecode>(here.decode_group) || as<ReleaseHandover>(here.decode_group);
     case Role::kExpertSource:
-      return as<ExpertsHeld>(here.expert_source);
+      return as<ExpertsHeld>(here.expert_source) || as<CountExperts>(here.expert_source) ||
+             as<PlaceExperts>(here.expert_source);
     case Role::kExpertShard:
       return envelope.instance() < here.expert_shards.size() &&
-             as<HoldExperts>(here.expert_shards[envelope.instance()]);
+             (as<HoldExperts>(here.expert_shards[envelope.instance()]) ||
+              as<KeepExperts>(here.expert_shards[envelope.instance()]));
+    case Role::kEpBalancer:
+      return as<ExpertLoads>(here.ep_balancer);
     default:
       return false;
   }

@@ -1,11 +1,14 @@
 // The actor only counts: planning may take as long as a step, and loading longer.
 #include "actors/ep_balancer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "actors/cluster_group.h"
 #include "actors/expert_window.h"
 #include "actors/policy/expert_balance.h"
 
@@ -116,17 +119,94 @@ struct Balancer {
   static inline const char* name = "ep_balancer";
 
   ContextPtr node;
+  WiringPtr wiring = std::make_shared<const Wiring>();
   std::shared_ptr<ExpertBalance> policy;
   std::vector<ExpertTraffic> seen;  // at the end of the last window
+  Instant window_ends;
+  bool are_counted = false;  // all sources were asked at the end of the window
 
-  void start(ContextPtr context);
+  void start(ContextPtr context, const EpBalancerActor& me);
+  Nanos period() const;
+  void tick();
   void look();
   void fit(const ExpertPlacementMap& placement);
+
+  // Experts on nodes of their own.
+  void rewire(const Rewire& message);
+  void ask(bool counts) const;
+  void send_order() const;
 };
 
-void Balancer::start(ContextPtr context) {
+void Balancer::start(ContextPtr context, const EpBalancerActor& me) {
   node = std::move(context);
   seen = node->expert_balance.group->traffic();
+  window_ends = node->now() + node->options.expert_balance.window;
+  if (node->cluster_experts != nullptr) {
+    node->cluster_experts->on_order([weak = caf::actor_cast<caf::weak_actor_ptr>(me)] {
+      if (const auto strong = weak.lock()) {
+        notify(caf::actor_cast<EpBalancerActor>(strong), ExpertsDue{});
+      }
+    });
+  }
+}
+
+// How sources are is asked more often than what they were given.
+Nanos Balancer::period() const {
+  constexpr Nanos kLongest = std::chrono::seconds(1);
+  const Nanos window = node->options.expert_balance.window;
+  return node->cluster_experts == nullptr ? window : std::min(window / 8, kLongest);
+}
+
+void Balancer::tick() {
+  if (node->cluster_experts == nullptr) {
+    look();
+    return;
+  }
+  const Instant now = node->now();
+  node->cluster_experts->tick();
+  if (std::exchange(are_counted, false)) {
+    look();
+    window_ends = now + node->options.expert_balance.window;
+  }
+  are_counted = now >= window_ends;
+  ask(are_counted);
+}
+
+void Balancer::rewire(const Rewire& message) {
+  wiring = message.wiring;
+  if (node->cluster_experts == nullptr) {
+    return;
+  }
+  std::vector<NodeId> sources;
+  for (std::uint32_t n = 0; n < wiring->nodes.size(); ++n) {
+    if (wiring->nodes[n].expert_source) {
+      sources.push_back(NodeId{n});
+    }
+  }
+  node->cluster_experts->reach(sources);
+  send_order();  // that the balancer before did not come to send
+}
+
+void Balancer::ask(bool counts) const {
+  const std::optional<EpochId> settled = node->cluster_experts->settled();
+  const EpochId known = node->cluster_experts->known();
+  for (const NodeParts& parts : wiring->nodes) {
+    notify(parts.expert_source, CountExperts{known, counts});
+    for (const ExpertShardActor& shard : parts.expert_shards) {
+      if (settled) {
+        notify(shard, KeepExperts{*settled});
+      }
+    }
+  }
+}
+
+void Balancer::send_order() const {
+  if (node->cluster_experts == nullptr) {
+    return;
+  }
+  if (auto order = node->cluster_experts->take_order()) {
+    notify(wiring->at(order->source).expert_source, PlaceExperts{std::move(order->order)});
+  }
 }
 
 // What was learned of other shapes is of no use.
@@ -147,7 +227,8 @@ void Balancer::fit(const ExpertPlacementMap& placement) {
 void Balancer::look() {
   std::vector<ExpertTraffic> now = node->expert_balance.group->traffic();
   ExpertWindow window = window_between(seen, now);
-  if (window.rows < node->options.expert_balance.least_rows) {
+  if (window.rows < node->options.expert_balance.least_rows ||
+      !node->expert_balance.group->is_ready()) {
     return;
   }
   auto flight = node->expert_board.begin(node->now(), node->options.expert_balance.limit);
@@ -168,13 +249,20 @@ void Balancer::look() {
 
 EpBalancerActor::behavior_type ep_balancer(EpBalancerActor::stateful_pointer<Balancer> self,
                                            ContextPtr node) {
-  self->state.start(std::move(node));
-  send_after(self, self->state.node->options.expert_balance.window, Tick{});
+  self->state.start(std::move(node), self);
+  send_after(self, self->state.period(), Tick{});
   return {
       [self](const Tick&) {
-        self->state.look();
-        send_after(self, self->state.node->options.expert_balance.window, Tick{});
+        self->state.tick();
+        send_after(self, self->state.period(), Tick{});
       },
+      [self](const Rewire& m) { self->state.rewire(m); },
+      [self](const ExpertLoads& m) {
+        if (self->state.node->cluster_experts != nullptr) {
+          self->state.node->cluster_experts->told(*m.report);
+        }
+      },
+      [self](const ExpertsDue&) { self->state.send_order(); },
   };
 }
 

@@ -24,6 +24,15 @@ void line(std::string& out, std::string_view name, const std::string& label, std
   out += std::string(name) + label + " " + std::move(value) + "\n";
 }
 
+void add_one(std::string& out,
+             std::string_view name,
+             std::string_view kind,
+             std::string_view help,
+             std::int64_t value) {
+  head(out, name, kind, help);
+  line(out, name, "", std::to_string(value));
+}
+
 std::string three_decimals(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3f", value);
@@ -131,35 +140,37 @@ void ExpertBoard::failed(ExpertFlight& flight) {
   flight.is_over = true;
 }
 
-std::string ExpertBoard::text(EpochId epoch) const {
+std::string ExpertBoard::loads_text(EpochId epoch) const {
   const std::lock_guard lock(mutex_);
   std::string out;
-  const auto add =
-      [&out](
-          std::string_view name, std::string_view kind, std::string_view help, std::int64_t value) {
-        head(out, name, kind, help);
-        line(out, name, "", std::to_string(value));
-      };
-  add("shoal_expert_epoch",
-      "gauge",
-      "The placement of experts in force.",
-      static_cast<std::int64_t>(epoch.value));
+  add_one(out,
+          "shoal_expert_epoch",
+          "gauge",
+          "The placement of experts in force.",
+          static_cast<std::int64_t>(epoch.value));
+  add_layers(out, window_);
+  add_shards(out, window_);
+  add_experts(out, window_);
+  return out;
+}
+
+std::string ExpertBoard::text(EpochId epoch) const {
+  std::string out = loads_text(epoch);
+  const std::lock_guard lock(mutex_);
   constexpr std::string_view kPlans = "shoal_expert_plans_total";
   head(out, kPlans, "counter", "Plans of placements, by what became of them.");
   line(out, kPlans, "{end=\"kept\"}", std::to_string(kept_));
   line(out, kPlans, "{end=\"placed\"}", std::to_string(placed_));
   line(out, kPlans, "{end=\"failed\"}", std::to_string(failed_));
   line(out, kPlans, "{end=\"lost\"}", std::to_string(lost_));
-  add("shoal_expert_plan_ns_total", "counter", "Time of planning.", planning_.count());
-  add("shoal_expert_place_ns_total",
-      "counter",
-      "Time until placements were in force.",
-      moved_.time.count());
-  add("shoal_expert_moves_total", "counter", "Experts brought to a shard.", moved_.slots);
-  add("shoal_expert_moved_bytes_total", "counter", "Bytes of them.", moved_.bytes.value);
-  add_layers(out, window_);
-  add_shards(out, window_);
-  add_experts(out, window_);
+  add_one(out, "shoal_expert_plan_ns_total", "counter", "Time of planning.", planning_.count());
+  add_one(out,
+          "shoal_expert_place_ns_total",
+          "counter",
+          "Time until placements were in force.",
+          moved_.time.count());
+  add_one(out, "shoal_expert_moves_total", "counter", "Experts brought to a shard.", moved_.slots);
+  add_one(out, "shoal_expert_moved_bytes_total", "counter", "Bytes of them.", moved_.bytes.value);
   return out;
 }
 

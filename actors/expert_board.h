@@ -49,6 +49,8 @@ class ExpertBoard {
   // Text exposition format; `epoch` is in force. A line a layer, a shard, and for the few experts
   // of a layer that got most: labels by place, not by expert, keep the number of series at that.
   std::string text(EpochId epoch) const;
+  // The same without plans: of a node whose balancer is elsewhere.
+  std::string loads_text(EpochId epoch) const;
 
  private:
   mutable std::mutex mutex_;

@@ -25,6 +25,9 @@ class ExpertGroup {
 
   virtual ExpertPlacementMap placement() const = 0;
 
+  // A placement can be begun: nothing is under way, and nobody uses one before the one in force.
+  virtual bool is_ready() const { return true; }
+
   // Of an expert, on average.
   virtual Bytes expert_bytes() const = 0;
 

@@ -51,7 +51,8 @@ void add_exchange(std::string& out, const transport::ExpertExchange::Use& use) {
   }
 }
 
-void add_shards(std::string& out, const ExpertShards& shards) {
+template <class Shards>
+void add_shards(std::string& out, const Shards& shards) {
   constexpr std::string_view kName = "shoal_expert_weights_bytes";
   head(out, kName, "gauge", "Bytes of the experts that a shard holds; 0: it is away.");
   for (std::uint32_t shard = 0; shard < shards.count(); ++shard) {
@@ -83,6 +84,34 @@ std::string expert_text(const ExpertShards& shards) {
   add_exchange(out, shards.exchange_use());
   add_shards(out, shards);
   add_layers(out, shards.routed());
+  return out;
+}
+
+std::string expert_text(const transport::ExpertExchange::Use& use) {
+  std::string out;
+  add_exchange(out, use);
+  return out;
+}
+
+std::string expert_text(const ExpertHost& host) {
+  std::string out;
+  add_shards(out, host);
+  constexpr std::string_view kEpoch = "shoal_expert_served_epoch";
+  head(out, kEpoch, "gauge", "The placement that a shard serves; 0: none.");
+  for (std::uint32_t shard = 0; shard < host.count(); ++shard) {
+    line(out, kEpoch, labelled("shard", shard), std::to_string(host.served(shard).value));
+  }
+  const ExpertHostMoves moves = host.moves();
+  const auto add = [&out](std::string_view name, std::string_view help, std::int64_t value) {
+    head(out, name, "counter", help);
+    line(out, name, "", std::to_string(value));
+  };
+  add("shoal_expert_loaded_total", "Experts brought to shards of this node.", moves.experts);
+  add("shoal_expert_loaded_bytes_total", "Bytes of them.", moves.bytes.value);
+  add("shoal_expert_load_ns_total", "Time of loading, beside the runs.", moves.time.count());
+  add("shoal_expert_loads_given_up_total",
+      "Placements that a shard could not load, or was to load no more.",
+      moves.failed);
   return out;
 }
 

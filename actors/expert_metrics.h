@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "actors/expert_host.h"
 #include "actors/expert_shards.h"
 #include "actors/expert_source.h"
 
@@ -12,5 +13,8 @@ namespace shoal {
 std::string expert_text(const ExpertShards& shards);
 // Of a device whose shards are elsewhere.
 std::string expert_text(const ExpertSource& source);
+// Of shards for a cluster.
+std::string expert_text(const ExpertHost& host);
+std::string expert_text(const transport::ExpertExchange::Use& use);
 
 }  // namespace shoal

@@ -29,15 +29,11 @@ ExpertHostSetup host_setup(const ExpertNodeSetup& setup, const TopologyNode& nod
   const auto first = std::ranges::find(ranks, setup.self, &ExpertHome::node);
   return {.shards = node.expert_shards,
           .first_rank = static_cast<std::uint32_t>(first - ranks.begin()),
-          .weights = Bytes{setup.config.weights_bytes()}};
+          .weights = Bytes{setup.config.weights_bytes()},
+          .background = setup.background};
 }
 
 }  // namespace
-
-bool has_expert_nodes(const Topology& topology) {
-  return std::ranges::any_of(topology.nodes,
-                             [](const TopologyNode& node) { return node.roles.experts; });
-}
 
 Result<std::unique_ptr<ExpertNode>> ExpertNode::open(const ExpertNodeSetup& setup) {
   auto self = std::unique_ptr<ExpertNode>(new ExpertNode());
@@ -76,7 +72,8 @@ Result<void> ExpertNode::open_remote(const ExpertNodeSetup& setup) {
              .redundant = setup.config.redundant(),
              .limits = {.exchange = std::chrono::milliseconds(setup.config.exchange_ms()),
                         .message = transport::TransportLimits{}.message,
-                        .waits = true}},
+                        .waits = true},
+             .placer = {setup.self.value, setup.topology->nodes.size()}},
             probe->model(),
             *exchange_,
             setup.timers));
@@ -116,10 +113,22 @@ kernels::ExpertEngineUse ExpertNode::use(std::uint32_t shard) const {
   return shards_ != nullptr ? shards_->use(shard) : host_->use(shard);
 }
 
+bool ExpertNode::loading() const {
+  return host_ != nullptr && host_->loading() > 0;
+}
+
 std::string ExpertNode::metrics_text() const {
-  return shards_ != nullptr   ? expert_text(*shards_)
-         : source_ != nullptr ? expert_text(*source_)
-                              : std::string();
+  std::string text;
+  if (shards_ != nullptr) {
+    text += expert_text(*shards_);
+  }
+  if (source_ != nullptr) {
+    text += expert_text(*source_);
+  }
+  if (host_ != nullptr) {
+    text += (source_ == nullptr ? expert_text(exchange_->use()) : "") + expert_text(*host_);
+  }
+  return text;
 }
 
 }  // namespace shoal

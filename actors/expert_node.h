@@ -21,14 +21,13 @@ struct ExpertNodeSetup {
   MakeExpertEngine make_engine;
   transport::Scheduler timers;    // deadlines hold while a shard computes
   transport::Scheduler executor;  // runs all shards of the process
+  // Loads what they are to hold, which may take long. Ends before what engines are made of.
+  transport::Scheduler background;
   // Null: a node that is the whole cluster.
   const Topology* topology = nullptr;
   NodeId self{};
   transport::Transport* transport = nullptr;  // to other nodes
 };
-
-// Some node holds the experts of all devices.
-bool has_expert_nodes(const Topology& topology);
 
 // Schedulers and transport outlive it; so does what engines are made of.
 class ExpertNode {
@@ -51,6 +50,9 @@ class ExpertNode {
   transport::ExpertExchange::Use exchange_use() const;
   // Of a shard of this process.
   kernels::ExpertEngineUse use(std::uint32_t shard) const;
+
+  // A shard for a cluster loads a placement beside the one it serves.
+  bool loading() const;
 
   // Prometheus text.
   std::string metrics_text() const;

@@ -3,7 +3,8 @@
 //
 // There is no owner: every source asks shards that lag for the newest placement it has heard of,
 // and learns a newer one from the shards that serve it. So any of them may end at any moment, and
-// whatever was half-way is carried on by the others or stays what it was.
+// whatever was half-way is carried on by the others or stays what it was. Epochs that a source
+// gives are of itself alone, so that two placements that are begun at once are never taken for one.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ using ExpertMapPtr = std::shared_ptr<const ExpertPlacementMap>;
 
 class ExpertRollout {
  public:
-  // To hold the map, or to serve it, too.
+  // To hold the map, or to serve it, too. One of epoch 0: to say what it serves, with its map.
   struct Order {
     std::size_t rank = 0;
     ExpertMapPtr map;
@@ -32,20 +33,32 @@ class ExpertRollout {
   // What the shard of a rank says: `refusal` is of `held`.
   struct Told {
     EpochId held;
-    ExpertMapPtr served;  // null: nothing
+    EpochId served;      // 0: nothing
+    EpochId before{};    // served beside it; 0: nothing
+    ExpertMapPtr map{};  // of what it serves; null: it was not asked for
     std::optional<Error> refusal{};
   };
 
+  // The epochs that it gives are `place` in each `of`.
+  struct Placer {
+    std::uint64_t place = 0;
+    std::uint64_t of = 1;
+  };
+
   // `first`: in force once all serve it, unless they serve a later one already.
-  ExpertRollout(std::size_t ranks, ExpertMapPtr first);
+  ExpertRollout(std::size_t ranks, ExpertMapPtr first, Placer placer);
 
   void told(std::size_t rank, const Told& said);
   // Whatever it held is gone, until it is told otherwise.
   void lost(std::size_t rank);
   // Nobody knows what any shard serves: all are asked anew.
   void doubt();
+  // All shards say again what they serve, and those that lag are asked again.
+  void ask_again();
   // In the place of one that is not served by any shard yet.
-  void place(std::vector<ExpertLayer> layers);
+  EpochId place(std::vector<ExpertLayer> layers);
+  // One that no shard was asked to serve is not wanted any more.
+  void give_up();
 
   // Since the last call.
   std::vector<Order> take_orders();
@@ -56,6 +69,12 @@ class ExpertRollout {
   // The one that is meant to come into force; null: none.
   const ExpertMapPtr& next() const { return next_; }
 
+  // The newest that shards are to serve.
+  EpochId front() const { return front_->epoch; }
+
+  // Some shard was asked for what it has not said yet.
+  bool waits() const;
+
   // By rank: does not serve the placement in force, as far as is known.
   std::vector<bool> away() const;
   // Why a rank does not serve what it was asked to; empty: no such rank.
@@ -65,6 +84,7 @@ class ExpertRollout {
   struct Rank {
     bool can_be_asked = false;  // has said something, or is doubted
     EpochId served;
+    EpochId before;
     EpochId held;
     EpochId asked_to_serve;
     EpochId asked_to_hold;
@@ -74,7 +94,11 @@ class ExpertRollout {
   void go_on();
   void ask(std::size_t rank);
 
+  const Placer placer_;
   std::vector<Rank> ranks_;
+  EpochId given_;      // the last one
+  EpochId asked_for_;  // what that is, a shard was asked
+  std::size_t asked_rank_ = 0;
   ExpertMapPtr front_;  // the newest that is to be served
   ExpertMapPtr in_force_;
   ExpertMapPtr next_;

@@ -5,8 +5,15 @@
 #include <utility>
 
 #include "actors/expert_shards.h"
+#include "actors/expert_window.h"
 
 namespace shoal {
+namespace {
+
+// After so long a shard is asked again: a message may have been lost where no link was.
+constexpr Nanos kPatience = std::chrono::seconds(2);
+
+}  // namespace
 
 Result<std::unique_ptr<ExpertSource>> ExpertSource::open(const ExpertSourceSetup& setup,
                                                          const kernels::ExpertModel& model,
@@ -27,7 +34,8 @@ ExpertSource::ExpertSource(const ExpertSourceSetup& setup,
     : setup_(setup),
       exchange_(exchange),
       dispatcher_(exchange, setup.ranks, std::move(timers), setup.limits),
-      rollout_(setup.ranks.size(), std::move(first)) {}
+      rollout_(setup.ranks.size(), std::move(first), setup.placer),
+      uses_(setup.ranks.size()) {}
 
 ExpertSource::~ExpertSource() = default;
 
@@ -74,7 +82,7 @@ void ExpertSource::change(const Change& change) {
   }
 }
 
-Result<void> ExpertSource::place(std::vector<ExpertLayer> layers) {
+Result<void> ExpertSource::check(const std::vector<ExpertLayer>& layers) const {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].shape.ranks != static_cast<std::int32_t>(setup_.ranks.size()) ||
         !serves_all(layers[i].shape, layers[i].expert_at)) {
@@ -82,8 +90,116 @@ Result<void> ExpertSource::place(std::vector<ExpertLayer> layers) {
                   "placement of experts, layer " + std::to_string(i) + ": it does not serve all");
     }
   }
-  change([&layers](ExpertRollout& rollout) { rollout.place(std::move(layers)); });
   return {};
+}
+
+Result<EpochId> ExpertSource::place(std::vector<ExpertLayer> layers) {
+  TRY_VOID(check(layers));
+  EpochId epoch;
+  change([&epoch, &layers](ExpertRollout& rollout) { epoch = rollout.place(std::move(layers)); });
+  return epoch;
+}
+
+// With the lock held. A shard that is away could not load what it is given, and what moved to it
+// would be nowhere.
+std::string ExpertSource::refusal(const ExpertOrder& order) const {
+  const ExpertMapPtr& in_force = rollout_.in_force();
+  const std::vector<bool> away = rollout_.away();
+  if (in_force == nullptr || in_force->epoch != order.base || rollout_.front() != order.base) {
+    return "it was planned from another placement";
+  }
+  if (rollout_.next() != nullptr || std::ranges::find(away, true) != away.end()) {
+    return "another placement is under way, or a shard is away";
+  }
+  const auto checked = check(order.layers);
+  return checked ? std::string() : checked.error().message;
+}
+
+void ExpertSource::take(const ExpertOrder& order, Instant now) {
+  change([this, &order, now](ExpertRollout& rollout) {
+    if (order.plan == plan_.number) {
+      return;
+    }
+    plan_ = {order.plan, {}, now + order.limit, refusal(order)};
+    if (plan_.failure.empty()) {
+      plan_.epoch = rollout.place(order.layers);
+    }
+  });
+}
+
+// With the lock held.
+ExpertPlanState ExpertSource::plan_state() const {
+  if (plan_.number == 0) {
+    return ExpertPlanState::kNone;
+  }
+  if (!plan_.failure.empty()) {
+    return ExpertPlanState::kFailed;
+  }
+  const EpochId in_force = rollout_.in_force()->epoch;
+  const bool is_wanted = rollout_.front() == plan_.epoch ||
+                         (rollout_.next() != nullptr && rollout_.next()->epoch == plan_.epoch);
+  return in_force == plan_.epoch ? ExpertPlanState::kInForce
+         : is_wanted             ? ExpertPlanState::kUnderWay
+                                 : ExpertPlanState::kFailed;
+}
+
+ExpertReport ExpertSource::report(EpochId known, bool counts) {
+  ExpertReport report;
+  report.settled = dispatcher_.is_settled();
+  const std::vector<ExpertTraffic> traffic =
+      counts ? dispatcher_.traffic() : std::vector<ExpertTraffic>();
+  const std::lock_guard lock(mutex_);
+  known_ = known;
+  if (const ExpertMapPtr& in_force = rollout_.in_force()) {
+    report.epoch = in_force->epoch;
+    report.map = in_force->epoch == known ? nullptr : in_force;
+  }
+  const std::vector<bool> away = rollout_.away();
+  report.whole = std::ranges::find(away, true) == away.end();
+  if (counts) {
+    report.traffic = window_between(reported_, traffic).layers;
+    reported_ = traffic;
+  }
+  kernels::ExpertEngineUse all;
+  for (const kernels::ExpertEngineUse& use : uses_) {
+    all.experts += use.experts;
+    all.weights = all.weights + use.weights;
+  }
+  report.expert = Bytes{all.experts == 0 ? 0 : all.weights.value / all.experts};
+  report.plan = plan_.number;
+  report.plan_state = plan_state();
+  report.reason = plan_.failure.empty() ? rollout_.refusals() : plan_.failure;
+  return report;
+}
+
+void ExpertSource::tick(Instant now) {
+  const auto is_due = [this, now] {
+    const std::lock_guard lock(mutex_);
+    const bool is_late = plan_state() == ExpertPlanState::kUnderWay && now > plan_.deadline &&
+                         rollout_.next() != nullptr;
+    const bool is_behind =
+        rollout_.waits() || (rollout_.in_force() != nullptr && rollout_.in_force()->epoch < known_);
+    waits_since_ = is_behind ? waits_since_.value_or(now) : std::optional<Instant>();
+    return is_late || (waits_since_ && now - *waits_since_ > kPatience);
+  };
+  if (!is_due()) {
+    return;
+  }
+  change([this, now](ExpertRollout& rollout) {
+    if (plan_state() == ExpertPlanState::kUnderWay && now > plan_.deadline) {
+      plan_.failure = rollout.next() == nullptr ? "" : "it was not in force in time";
+      rollout.give_up();
+    }
+    if (waits_since_ && now - *waits_since_ > kPatience) {
+      waits_since_ = now;
+      rollout.ask_again();
+    }
+  });
+}
+
+void ExpertSource::uses(std::size_t rank, const kernels::ExpertEngineUse& use) {
+  const std::lock_guard lock(mutex_);
+  uses_.at(rank) = use;
 }
 
 ExpertMapPtr ExpertSource::placement() const {

@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/expert_dispatch.h"
+#include "actors/expert_report.h"
 #include "actors/expert_rollout.h"
 #include "kernels/expert_engine.h"
 #include "kernels/launch_queue.h"
@@ -23,6 +25,7 @@ struct ExpertSourceSetup {
   std::vector<ExpertHome> ranks;  // see expert_ranks()
   std::int32_t redundant = 0;     // slots of each shard and layer beyond those that all need
   ExpertDispatchLimits limits{};
+  ExpertRollout::Placer placer{};
 };
 
 // Any thread.
@@ -42,7 +45,15 @@ class ExpertSource {
   // The next placement, whatever epoch: in force when all shards hold and then serve it; steps on
   // the way end by the one before. One that some shard refuses changes nothing. kInvalid: it does
   // not serve all experts.
-  Result<void> place(std::vector<ExpertLayer> layers);
+  Result<EpochId> place(std::vector<ExpertLayer> layers);
+  // What the balancer wants. It is given up where it is not on its way into force in time: nothing
+  // changed then. report() tells.
+  void take(const ExpertOrder& order, Instant now);
+  // `known`: the newest placement that somebody uses. `counts`: of all reports with them, each row
+  // is in one.
+  ExpertReport report(EpochId known, bool counts);
+  // Now and then: what took too long is given up, or asked for again.
+  void tick(Instant now);
 
   // Null: none yet.
   ExpertMapPtr placement() const;
@@ -51,6 +62,8 @@ class ExpertSource {
   void on_orders(std::function<void()> wake);
   std::vector<ExpertRollout::Order> take_orders();
   void told(std::size_t rank, const ExpertRollout::Told& said);
+  // What it has in memory.
+  void uses(std::size_t rank, const kernels::ExpertEngineUse& use);
   void lost(const std::vector<std::size_t>& ranks);
 
   // The node is gone: what is in flight to it fails at once.
@@ -68,6 +81,8 @@ class ExpertSource {
 
   std::vector<std::vector<std::int64_t>> routed() const { return dispatcher_.routed(); }
 
+  std::vector<ExpertTraffic> traffic() const { return dispatcher_.traffic(); }
+
   void stop() { dispatcher_.stop(); }
 
  private:
@@ -76,8 +91,19 @@ class ExpertSource {
                transport::ExpertExchange& exchange,
                transport::Scheduler timers);
 
+  // The last plan of the balancer.
+  struct Plan {
+    std::uint64_t number = 0;
+    EpochId epoch;
+    Instant deadline;
+    std::string failure;  // empty: none so far
+  };
+
   template <class Change>
   void change(const Change& change);
+  Result<void> check(const std::vector<ExpertLayer>& layers) const;
+  std::string refusal(const ExpertOrder& order) const;
+  ExpertPlanState plan_state() const;
 
   const ExpertSourceSetup setup_;
   transport::ExpertExchange& exchange_;
@@ -87,6 +113,11 @@ class ExpertSource {
   ExpertRollout rollout_;
   EpochId published_;
   std::function<void()> wake_;
+  std::vector<kernels::ExpertEngineUse> uses_;  // by rank
+  std::vector<ExpertTraffic> reported_;         // up to the last report with counts
+  Plan plan_;
+  EpochId known_;  // the newest that somebody uses
+  std::optional<Instant> waits_since_;
 };
 
 }  // namespace shoal

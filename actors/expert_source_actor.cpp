@@ -2,6 +2,7 @@
 #include "actors/expert_source_actor.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,8 @@ struct Source {
   void start(const ExpertSourceActor& me);
   void rewire(const Rewire& message);
   void held(const ExpertsHeld& message);
+  void count(const CountExperts& message) const;
+  void ping();
   void send_orders();
   void tell_log();
 };
@@ -82,9 +85,27 @@ void Source::held(const ExpertsHeld& message) {
                           {"epoch", message.held},
                           {"reason", message.refusal->message}});
   }
-  source().told(static_cast<std::size_t>(rank - ranks.begin()),
-                {message.held, message.served, message.refusal});
+  const auto place = static_cast<std::size_t>(rank - ranks.begin());
+  source().uses(place, message.use);
+  source().told(place,
+                {message.held, message.served, message.before, message.map, message.refusal});
   tell_log();
+}
+
+// On the page of this node, what its own steps gave to the experts.
+void Source::count(const CountExperts& message) const {
+  auto report = std::make_shared<ExpertReport>(source().report(message.known, message.counts));
+  report->node = seat.wiring->self;
+  if (message.counts) {
+    seat.node->expert_board.saw_window(report->traffic);
+  }
+  const NodeId owner = seat.node->cluster->topology.owner;
+  notify(seat.wiring->at(owner).ep_balancer, ExpertLoads{std::move(report)});
+}
+
+void Source::ping() {
+  source().tick(seat.node->now());
+  seat.answer_ping(false, source().trouble());
 }
 
 void Source::send_orders() {
@@ -92,7 +113,7 @@ void Source::send_orders() {
     const ExpertHome& home = source().ranks()[order.rank];
     const auto& shards = seat.wiring->at(home.node).expert_shards;
     if (home.shard < shards.size()) {
-      notify(shards[home.shard], HoldExperts{order.map, order.serves});
+      notify(shards[home.shard], HoldExperts{order.map, order.serves, seat.wiring->self});
     }
   }
 }
@@ -118,11 +139,15 @@ ExpertSourceActor::behavior_type expert_source(ExpertSourceActor::stateful_point
   self->state.start(self);
   return {
       [self](const Rewire& m) { self->state.rewire(m); },
-      [self](const Ping&) { self->state.seat.answer_ping(false, self->state.source().trouble()); },
+      [self](const Ping&) { self->state.ping(); },
       [self](const ExpertsHeld& m) { self->state.held(m); },
       [self](const ExpertsDue&) {
         self->state.send_orders();
         self->state.tell_log();
+      },
+      [self](const CountExperts& m) { self->state.count(m); },
+      [self](const PlaceExperts& m) {
+        self->state.source().take(*m.order, self->state.seat.node->now());
       },
   };
 }

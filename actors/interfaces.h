@@ -27,6 +27,7 @@
 #include "actors/policy/session_tails.h"
 #include "actors/policy/verify_temperature.h"
 #include "actors/timeline.h"
+#include "kernels/expert_engine.h"
 #include "kernels/launch_queue.h"
 #include "schemas/basis.h"
 #include "schemas/ids.h"
@@ -41,7 +42,9 @@ struct Wiring;
 using WiringPtr = std::shared_ptr<const Wiring>;
 using ViewPtr = std::shared_ptr<const View>;
 using SubmissionPtr = std::shared_ptr<const Submission>;
+struct ExpertOrder;
 struct ExpertPlacementMap;
+struct ExpertReport;
 using ExpertMapPtr = std::shared_ptr<const ExpertPlacementMap>;
 
 // One try of one answer: what every message about work names, and what fences it.
@@ -235,13 +238,21 @@ struct DecodeComputed { kernels::CompletedStep step; };            // local: lau
 // local: worker to group
 struct DecodeStepDone { EpochId epoch; StepId step; std::uint32_t rank = 0; std::vector<AttemptKey> ended; StepTally tally{}; Nanos compute{0}; };
 
-// Experts in other processes; both are told again when a link, a shard or a source is a new one.
-// wire: a source to a shard: to hold that placement beside the one it serves, or to serve it, too
-struct HoldExperts { ExpertMapPtr map; bool serves = false; };
-// wire: a shard to all sources, after every change: the epoch it holds; what it serves, null: nothing; why it does not hold `held`
-struct ExpertsHeld { NodeId node; std::uint32_t shard = 0; EpochId held; ExpertMapPtr served; std::optional<Error> refusal{}; };
-// local: any thread to the source: there is something to ask of shards
+// Experts in other processes; the first two are told again when a link, a shard or a source is a new one, and asked for again where nothing comes.
+// wire: the source of a node to a shard: to hold that placement beside the one it serves, or to serve it, too; one of epoch 0 asks for what it serves
+struct HoldExperts { ExpertMapPtr map; bool serves = false; NodeId source{}; };
+// wire: a shard to all sources, after every change: epochs that it holds and serves, and serves beside that, 0: none; `map`: of what it
+// serves, for a source that asked by an older one; why it does not hold `held`
+struct ExpertsHeld { NodeId node; std::uint32_t shard = 0; EpochId held; EpochId served; EpochId before; kernels::ExpertEngineUse use{}; ExpertMapPtr map{}; std::optional<Error> refusal{}; };
+struct ExpertsLoaded { std::uint64_t load = 0; Result<void> outcome; };  // local: background to shard
+// local: any thread to the source or the balancer: there is something to ask
 struct ExpertsDue {};
+// wire: the cluster's balancer to sources, again and again: how they are, what they were given since; `known`: the newest placement it has
+struct CountExperts { EpochId known; bool counts = false; };
+struct ExpertLoads { std::shared_ptr<const ExpertReport> report; };  // wire: the answer; a lost one makes a window poorer
+struct PlaceExperts { std::shared_ptr<const ExpertOrder> order; };   // wire: balancer to one source; a lost one is planned anew
+// wire: balancer to shards, again and again: all sources use that placement, and no other is wanted
+struct KeepExperts { EpochId epoch; };
 
 // clang-format on
 
@@ -363,10 +374,16 @@ using KvClientActor =
               void(StoreKv)>;
 
 // One per shard of a node.
-using ExpertShardActor = Interface<void(Rewire), void(Ping), void(HoldExperts)>;
+using ExpertShardActor =
+    Interface<void(Rewire), void(Ping), void(HoldExperts), void(KeepExperts), void(ExpertsLoaded)>;
 
 // One per node whose device has its experts on other nodes.
-using ExpertSourceActor = Interface<void(Rewire), void(Ping), void(ExpertsHeld), void(ExpertsDue)>;
+using ExpertSourceActor = Interface<void(Rewire),
+                                    void(Ping),
+                                    void(ExpertsHeld),
+                                    void(ExpertsDue),
+                                    void(CountExperts),
+                                    void(PlaceExperts)>;
 
 using SupervisorActor = Interface<void(Tick),  // ping everybody, judge, publish health
                                   void(Heartbeat),
@@ -405,9 +422,12 @@ using AutoscalerActor = Interface<void(Tick),  // plan
                                   void(NodeBeat),
                                   void(ViewPublished)>;
 
-// On a node whose experts are on shards. What it decides goes to the group of shards, not to
-// actors.
-using EpBalancerActor = Interface<void(Tick)>;  // the end of a window
+// On a node whose experts are on its shards, or, where they are on nodes of their own, one per
+// cluster, on the owner's node.
+using EpBalancerActor = Interface<void(Tick),  // ask, and plan at the end of a window
+                                  void(Rewire),
+                                  void(ExpertLoads),
+                                  void(ExpertsDue)>;
 
 // The parts of one node that others may address. Null: the node has no such part, or cannot be
 // reached now. In another process each handle is a local proxy that lives as long as the session.
@@ -423,6 +443,7 @@ struct NodeParts {
   DecodeGroupActor decode_group;
   ExpertSourceActor expert_source;
   std::vector<ExpertShardActor> expert_shards;
+  EpBalancerActor ep_balancer;  // of its own shards, or the cluster's
 };
 
 // Who is who, as one node sees it. Immutable; a new one is sent to the node's parts when anything
@@ -556,7 +577,12 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KvImported)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::DecodeReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::HoldExperts)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertsHeld)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertsLoaded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertsDue)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::CountExperts)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ExpertLoads)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::PlaceExperts)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::KeepExperts)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::NodeBeat)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::ViewPublished)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(shoal::RecordRead)

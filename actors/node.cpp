@@ -7,12 +7,14 @@
 
 #include "actors/actor_wait.h"
 #include "actors/autoscaler.h"
+#include "actors/cluster_group.h"
 #include "actors/context.h"
 #include "actors/decode_balancer.h"
 #include "actors/decode_group.h"
 #include "actors/decode_worker.h"
 #include "actors/ep_balancer.h"
 #include "actors/expert_shard.h"
+#include "actors/expert_source.h"
 #include "actors/expert_source_actor.h"
 #include "actors/gateway.h"
 #include "actors/interfaces.h"
@@ -362,6 +364,10 @@ class ActorNode final : public Node {
     }
     if (const ExpertGroup* group = context_->expert_balance.group) {
       text += context_->expert_board.text(group->placement().epoch);
+    } else if (const ExpertSource* source = context_->experts.source) {
+      const ExpertMapPtr placement = source->placement();
+      text +=
+          context_->expert_board.loads_text(placement == nullptr ? EpochId{} : placement->epoch);
     }
     return text;
   }
@@ -444,6 +450,22 @@ Result<void> join_cluster(const Config& config, ClusterParts parts, NodeContext&
 
 }  // namespace
 
+namespace {
+
+// One balancer a cluster, beside the membership.
+void open_cluster_experts(NodeContext& context) {
+  const ClusterContext* cluster = context.cluster.get();
+  if (cluster == nullptr || cluster->self != cluster->topology.owner ||
+      !has_expert_nodes(cluster->topology) || !context.expert_balance.background.defer) {
+    return;
+  }
+  context.cluster_experts =
+      std::make_shared<ClusterGroup>(context.now, cluster->process << kLifeBits);
+  context.expert_balance.group = context.cluster_experts.get();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   TRY_VOID(validate(config));
   const auto level = parse_log_level(config.log().level());
@@ -480,6 +502,7 @@ Result<std::unique_ptr<Node>> build_node(const Config& config, Parts parts) {
   if (parts.cluster) {
     TRY_VOID(join_cluster(config, *std::move(parts.cluster), *context));
   }
+  open_cluster_experts(*context);
   if (context->roles.experts != (context->experts.host != nullptr)) {
     return fail(Code::kInternal, "a node hosts expert shards if and only if it has that role");
   }

@@ -9,7 +9,7 @@
 namespace shoal {
 
 // Of the frames on a link; both sides must have it.
-inline constexpr std::uint32_t kLinkVersion = 2;
+inline constexpr std::uint32_t kLinkVersion = 3;
 
 PeerActor spawn_peer(caf::actor_system& system,
                      ContextPtr node,

@@ -130,12 +130,26 @@ DecodeGroupActor::behavior_type decode_group(Pointer<DecodeGroupActor> self, Pro
 
 ExpertShardActor::behavior_type expert_shard(Pointer<ExpertShardActor> self, Proxy proxy) {
   self->state = std::move(proxy);
-  return {stays<Rewire>(), stays<Ping>(), forwards<HoldExperts>(self)};
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          forwards<HoldExperts>(self),
+          forwards<KeepExperts>(self),
+          stays<ExpertsLoaded>()};
 }
 
 ExpertSourceActor::behavior_type expert_source(Pointer<ExpertSourceActor> self, Proxy proxy) {
   self->state = std::move(proxy);
-  return {stays<Rewire>(), stays<Ping>(), forwards<ExpertsHeld>(self), stays<ExpertsDue>()};
+  return {stays<Rewire>(),
+          stays<Ping>(),
+          forwards<ExpertsHeld>(self),
+          stays<ExpertsDue>(),
+          forwards<CountExperts>(self),
+          forwards<PlaceExperts>(self)};
+}
+
+EpBalancerActor::behavior_type ep_balancer(Pointer<EpBalancerActor> self, Proxy proxy) {
+  self->state = std::move(proxy);
+  return {stays<Tick>(), stays<Rewire>(), forwards<ExpertLoads>(self), stays<ExpertsDue>()};
 }
 
 SupervisorActor::behavior_type supervisor(Pointer<SupervisorActor> self, Proxy proxy) {
@@ -174,6 +188,32 @@ MembershipActor spawn_membership_proxy(caf::actor_system& system, const ProxySea
   return system.spawn(membership, Proxy{seat, Role::kMembership, 0});
 }
 
+namespace {
+
+// Sources speak with shards and with the balancer, which is on the owner's node.
+void add_expert_parts(caf::actor_system& system,
+                      const ProxySeat& seat,
+                      const TopologyNode& remote,
+                      NodeParts& parts) {
+  const ClusterContext& cluster = *seat.node->cluster;
+  if (!has_expert_nodes(cluster.topology)) {
+    return;
+  }
+  const TopologyNode& owner = cluster.topology.nodes.at(cluster.topology.owner.value);
+  if (remote.roles.has_device() &&
+      (seat.node->roles.experts || cluster.self == cluster.topology.owner)) {
+    parts.expert_source = system.spawn(expert_source, Proxy{seat, Role::kExpertSource, 0});
+  }
+  for (std::uint32_t s = 0; remote.roles.experts && s < remote.expert_shards; ++s) {
+    parts.expert_shards.push_back(system.spawn(expert_shard, Proxy{seat, Role::kExpertShard, s}));
+  }
+  if (&remote == &owner && seat.node->roles.has_device()) {
+    parts.ep_balancer = system.spawn(ep_balancer, Proxy{seat, Role::kEpBalancer, 0});
+  }
+}
+
+}  // namespace
+
 NodeParts spawn_proxies(caf::actor_system& system,
                         const ProxySeat& seat,
                         const TopologyNode& remote) {
@@ -196,12 +236,7 @@ NodeParts spawn_proxies(caf::actor_system& system,
   if (roles.decode) {
     parts.decode_group = system.spawn(decode_group, Proxy{seat, Role::kDecodeGroup, 0});
   }
-  if (roles.has_device() && seat.node->roles.experts) {
-    parts.expert_source = system.spawn(expert_source, Proxy{seat, Role::kExpertSource, 0});
-  }
-  for (std::uint32_t s = 0; roles.experts && s < remote.expert_shards; ++s) {
-    parts.expert_shards.push_back(system.spawn(expert_shard, Proxy{seat, Role::kExpertShard, s}));
-  }
+  add_expert_parts(system, seat, remote, parts);
   return parts;
 }
 
@@ -218,6 +253,7 @@ void end_proxies(const NodeParts& parts) {
   for (const ExpertShardActor& shard : parts.expert_shards) {
     end_actor(shard);
   }
+  end_actor(parts.ep_balancer);
 }
 
 }  // namespace shoal

@@ -136,7 +136,9 @@ void Supervisor::start() {
 void Supervisor::start_ep_balancer() {
   if (node->expert_balance.group != nullptr && node->options.expert_balance.window > Nanos{0}) {
     ep_balancer = blueprint.ep_balancer();
+    here().ep_balancer = ep_balancer;
     monitors.watch(ep_balancer, part::kEpBalancer);
+    tell_wiring();
   }
 }
 
@@ -171,6 +173,7 @@ void Supervisor::tell_wiring() {
   for_each_pipeline_part([&message](const auto& actor, std::uint32_t) { notify(actor, message); });
   notify(here().gateway, message);
   notify(wiring.membership, message);
+  notify(ep_balancer, message);
   for (const PeerActor& peer : peers) {
     notify(peer, message);
   }

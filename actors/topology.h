@@ -1,6 +1,7 @@
 // The nodes of a cluster and what each does, as every node knows them from the same file.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ struct Topology {
   NodeId owner;                     // of the membership
   std::uint64_t hash = 0;           // of everything that all nodes must agree on
 };
+
+// Some node holds the experts of all devices.
+inline bool has_expert_nodes(const Topology& topology) {
+  return std::ranges::any_of(topology.nodes,
+                             [](const TopologyNode& node) { return node.roles.experts; });
+}
 
 // What a node answers with. Nodes of a cluster go on with each other's answers, so where two of
 // them say something else the text would be wrong without an error. Empty: not compared.

@@ -24,6 +24,7 @@ enum class Role : std::uint32_t {
   kMembership,
   kExpertSource,
   kExpertShard,  // instance: its number at the node
+  kEpBalancer,
 };
 
 template <class Message>
@@ -86,6 +87,14 @@ template <>
 inline constexpr std::uint32_t kKind<HoldExperts> = 28;
 template <>
 inline constexpr std::uint32_t kKind<ExpertsHeld> = 29;
+template <>
+inline constexpr std::uint32_t kKind<KeepExperts> = 30;
+template <>
+inline constexpr std::uint32_t kKind<CountExperts> = 31;
+template <>
+inline constexpr std::uint32_t kKind<ExpertLoads> = 32;
+template <>
+inline constexpr std::uint32_t kKind<PlaceExperts> = 33;
 
 std::string encode(const Submit& message, Instant now);
 std::string encode(const StopStream& message, Instant now);
@@ -116,6 +125,10 @@ std::string encode(const NodeBeat& message, Instant now);
 std::string encode(const ViewPublished& message, Instant now);
 std::string encode(const HoldExperts& message, Instant now);
 std::string encode(const ExpertsHeld& message, Instant now);
+std::string encode(const KeepExperts& message, Instant now);
+std::string encode(const CountExperts& message, Instant now);
+std::string encode(const ExpertLoads& message, Instant now);
+std::string encode(const PlaceExperts& message, Instant now);
 std::string encode(const View& view);
 
 // kCorrupt names the field.

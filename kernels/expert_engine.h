@@ -69,6 +69,8 @@ class ExpertEngine {
   // What was loaded is the placement `epoch` from here on, later than any before. The placement
   // before is served beside it, for steps on the way; what only older ones held is let go.
   virtual void publish(EpochId epoch) = 0;
+  // No placement before the last one is served any more. From any thread.
+  virtual void retire() = 0;
 
   // Each expert runs once over the rows of all jobs. A row's outputs depend on it and its expert
   // alone.

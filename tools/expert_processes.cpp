@@ -95,6 +95,8 @@ class TimedEngine final : public kernels::ExpertEngine {
 
   void publish(EpochId epoch) override { engine_->publish(epoch); }
 
+  void retire() override { engine_->retire(); }
+
   void run(std::span<kernels::ExpertJob> jobs) override {
     const Instant began = monotonic_now();
     engine_->run(jobs);
@@ -126,8 +128,11 @@ Result<void> serve(const std::string& model, int child, int count, int from_pare
   }
   know_peer(*transport, kParent, parent);
   TRY(const auto device, open_model(model));
+  // Nothing else runs until all is loaded.
+  const transport::Scheduler at_once{monotonic_now,
+                                     [](Nanos, const std::function<void()>& run) { run(); }};
   ExpertHost host(
-      {.shards = 1, .first_rank = static_cast<std::uint32_t>(child)},
+      {.shards = 1, .first_rank = static_cast<std::uint32_t>(child), .background = at_once},
       [&](const kernels::ExpertEngineLimits& limits) {
         return device->make_expert_engine(limits).map([&computed](auto engine) {
           return std::unique_ptr<kernels::ExpertEngine>(
@@ -137,9 +142,14 @@ Result<void> serve(const std::string& model, int child, int count, int from_pare
       *exchange,
       executor.port());
   const auto shard = host.begin(0);
-  TRY(const ExpertPlacementMap map, even_map(*device, count));
-  TRY_VOID(shard->hold(map));
-  shard->serve(map.epoch);
+  TRY(ExpertPlacementMap even, even_map(*device, count));
+  const auto map = std::make_shared<const ExpertPlacementMap>(std::move(even));
+  Result<void> loaded;
+  shard->load(map, std::make_shared<std::atomic<bool>>(false), [&loaded](Result<void> outcome) {
+    loaded = std::move(outcome);
+  });
+  TRY_VOID(loaded);
+  shard->serve(map);
   char byte = kAsk;
   do {
     tell(to_parent, computed.load());

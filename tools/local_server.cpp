@@ -81,6 +81,8 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(const Config& config,
   }
   if (roles.experts || (roles.has_device() && plan.device.config.yields_experts)) {
     TRY_VOID(server->open_experts(config, plan.device, topology));
+  } else if (topology != nullptr && has_expert_nodes(*topology)) {
+    server->plans_ = std::make_unique<transport::ThreadScheduler>(monotonic_now);
   }
   server->open_launchers();
   TRY_VOID(server->open_node(config, plan));
@@ -157,6 +159,8 @@ Result<void> LocalServer::open_node(const Config& config, const ServerPlan& plan
   if (experts_ != nullptr) {
     parts.experts = experts_->node().parts();
     parts.expert_balance = experts_->balance();
+  } else if (plans_ != nullptr) {
+    parts.expert_balance.background = plans_->port();
   }
   if (ports_ != nullptr) {
     TRY(std::string model, model_identity(plan.device));

@@ -88,6 +88,8 @@ class LocalServer {
   std::unique_ptr<kernels::ExpertDevice> expert_device_;  // of shards without a device
   std::unique_ptr<NodePorts> ports_;                      // null: a cluster of its own
   std::unique_ptr<ShardedExperts> experts_;  // null: the device runs its experts itself
+  // Of a node without experts in a cluster where they are on others. Null: of another one.
+  std::unique_ptr<transport::ThreadScheduler> plans_;
   std::vector<std::unique_ptr<kernels::LaunchQueue>> launchers_;  // of the devices
   std::unique_ptr<transport::BlockStore> blocks_;                 // null: KV ends with its request
   std::unique_ptr<Node> node_;

@@ -22,6 +22,7 @@ Result<std::unique_ptr<ShardedExperts>> ShardedExperts::open(const config::Exper
                         .make_engine = std::move(make_engine),
                         .timers = self->timers_.port(),
                         .executor = self->executor_.port(),
+                        .background = self->background_.port(),
                         .topology = place.topology,
                         .self = place.self,
                         .transport = place.transport}));

@@ -30,10 +30,8 @@ class ShardedExperts {
 
   ExpertNode& node() { return *node_; }
 
-  // For a node. Those on nodes of their own do not move.
-  ExpertBalanceParts balance() {
-    return group_ ? ExpertBalanceParts{&*group_, background_.port()} : ExpertBalanceParts{};
-  }
+  // For a node. Those on nodes of their own are no group of this process.
+  ExpertBalanceParts balance() { return {group_ ? &*group_ : nullptr, background_.port()}; }
 
  private:
   ShardedExperts();

@@ -53,6 +53,7 @@ class SlotEngine final : public ExpertEngine {
   Result<void> move(int layer, std::int32_t from, std::int32_t to) override;
   void clear(ExpertSlot slot) override;
   void publish(EpochId epoch) override;
+  void retire() override;
   void run(std::span<ExpertJob> jobs) override;
   ExpertEngineUse use() const override;
 
@@ -139,6 +140,15 @@ void SlotEngine::publish(EpochId epoch) {
     served_.erase(served_.begin());
   }
   std::erase_if(experts_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+void SlotEngine::retire() {
+  std::vector<Served> let_go;  // without the lock
+  const std::lock_guard lock(mutex_);
+  if (served_.size() > 1) {
+    let_go.push_back(std::move(served_.front()));
+    served_.erase(served_.begin());
+  }
 }
 
 std::shared_ptr<const Slots> SlotEngine::served(EpochId epoch) const {

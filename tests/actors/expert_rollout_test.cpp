@@ -18,17 +18,25 @@ struct Shard {
   EpochId held;
   ExpertMapPtr served;
 
-  ExpertRollout::Told say() const { return {held, served, {}}; }
+  EpochId before{};
+
+  EpochId served_epoch() const { return served == nullptr ? EpochId{} : served->epoch; }
+
+  // With what it serves where the asker does not know it.
+  ExpertRollout::Told say(bool with_map = true) const {
+    return {held, served_epoch(), before, with_map ? served : nullptr, {}};
+  }
 
   ExpertRollout::Told hold(const ExpertRollout::Order& order) {
-    if (served != nullptr && order.map->epoch <= served->epoch) {
-      return say();
+    if (order.map->epoch <= served_epoch()) {
+      return say(order.map->epoch < served_epoch());
     }
     held = order.map->epoch;
     if (order.serves) {
+      before = served_epoch();
       served = order.map;
     }
-    return say();
+    return say(false);
   }
 };
 
@@ -58,26 +66,26 @@ EpochId in_force(const ExpertRollout& rollout) {
 }  // namespace
 
 TEST_CASE("the first placement is used once the last shard serves it") {
-  ExpertRollout rollout(2, map_of(1));
+  ExpertRollout rollout(2, map_of(1), {});
   CHECK(rollout.take_orders().empty());
   rollout.told(0, {});
   auto orders = rollout.take_orders();
   REQUIRE(orders.size() == 1);
   CHECK(orders[0].rank == 0);
   CHECK(orders[0].serves);
-  rollout.told(0, {EpochId{1}, orders[0].map, {}});
+  rollout.told(0, {EpochId{1}, EpochId{1}});
   CHECK(rollout.in_force() == nullptr);
   rollout.told(1, {});
   orders = rollout.take_orders();
   REQUIRE(orders.size() == 1);
-  rollout.told(1, {EpochId{1}, orders[0].map, {}});
+  rollout.told(1, {EpochId{1}, EpochId{1}});
   CHECK(in_force(rollout) == EpochId{1});
   CHECK(rollout.away() == std::vector<bool>{false, false});
 }
 
 TEST_CASE("a later placement is held by all before any serves it, and served by all before use") {
   std::vector<Shard> shards(3);
-  ExpertRollout rollout(3, map_of(1));
+  ExpertRollout rollout(3, map_of(1), {});
   say_all(rollout, shards);
   settle(rollout, shards);
   rollout.place({});
@@ -100,13 +108,13 @@ TEST_CASE("a later placement is held by all before any serves it, and served by 
 
 TEST_CASE("a placement that one shard refuses changes nothing, and the next one is another epoch") {
   std::vector<Shard> shards(2);
-  ExpertRollout rollout(2, map_of(1));
+  ExpertRollout rollout(2, map_of(1), {});
   say_all(rollout, shards);
   settle(rollout, shards);
   rollout.place({});
   auto orders = rollout.take_orders();
   rollout.told(0, shards[0].hold(orders[0]));
-  rollout.told(1, {EpochId{2}, shards[1].served, Error{Code::kNoCapacity, "too much"}});
+  rollout.told(1, {EpochId{2}, EpochId{1}, {}, {}, Error{Code::kNoCapacity, "too much"}});
   CHECK(rollout.take_orders().empty());
   CHECK(rollout.next() == nullptr);
   CHECK(rollout.refusals() == "too much");
@@ -119,7 +127,7 @@ TEST_CASE("a placement that one shard refuses changes nothing, and the next one 
 
 TEST_CASE("a shard that begins anew is away until it serves the placement in force again") {
   std::vector<Shard> shards(2);
-  ExpertRollout rollout(2, map_of(1));
+  ExpertRollout rollout(2, map_of(1), {});
   say_all(rollout, shards);
   settle(rollout, shards);
   rollout.lost(1);
@@ -135,22 +143,30 @@ TEST_CASE("a shard that begins anew is away until it serves the placement in for
 
 TEST_CASE("a source that starts late takes over the placement that the shards serve") {
   std::vector<Shard> shards(3);
-  ExpertRollout first(3, map_of(1));
+  ExpertRollout first(3, map_of(1), {});
   say_all(first, shards);
   settle(first, shards);
   first.place({});
   settle(first, shards);
   REQUIRE(in_force(first) == EpochId{2});
-  ExpertRollout late(3, map_of(1));
+  ExpertRollout late(3, map_of(1), {});
   say_all(late, shards);
   CHECK(settle(late, shards) == 0);
   CHECK(in_force(late) == EpochId{2});
+  // A shard that says no more than the epoch is asked for the rest, and one alone.
+  ExpertRollout later(3, map_of(1), {});
+  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+    later.told(rank, shards[rank].say(false));
+  }
+  CHECK(in_force(later) == EpochId{});
+  CHECK(settle(later, shards) == 1);
+  CHECK(in_force(later) == EpochId{2});
 }
 
 TEST_CASE("what a source began to have served, another one completes") {
   std::vector<Shard> shards(3);
-  ExpertRollout ends(3, map_of(1));
-  ExpertRollout stays(3, map_of(1));
+  ExpertRollout ends(3, map_of(1), {});
+  ExpertRollout stays(3, map_of(1), {});
   say_all(ends, shards);
   settle(ends, shards);
   say_all(stays, shards);
@@ -171,23 +187,24 @@ TEST_CASE("whatever is lost on the way, both sources end with one placement that
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     std::vector<Shard> shards(1 + random() % 4);
-    ExpertRollout sources[] = {{shards.size(), map_of(1)}, {shards.size(), map_of(1)}};
-    const auto tell = [&](std::size_t rank, bool loses) {
+    ExpertRollout sources[] = {{shards.size(), map_of(1), {0, 2}},
+                               {shards.size(), map_of(1), {1, 2}}};
+    const auto tell = [&](std::size_t rank, bool loses, const ExpertRollout::Told& said) {
       for (ExpertRollout& source : sources) {
         if (!loses || random() % 3 != 0) {
-          source.told(rank, shards[rank].say());
+          source.told(rank, said);
         }
       }
     };
     for (int i = 0; i < 60; ++i) {
       const std::size_t rank = random() % shards.size();
       ExpertRollout& source = sources[random() % 2];
-      switch (random() % 8) {
+      switch (random() % 12) {
         case 0:
           shards[rank] = {};
           break;
         case 1:
-          sources[0].place({});  // one balancer
+          source.place({});  // of two that know nothing of each other
           break;
         case 2:
           source.lost(rank);
@@ -196,28 +213,32 @@ TEST_CASE("whatever is lost on the way, both sources end with one placement that
           source.doubt();
           break;
         case 4:
-          tell(rank, true);
+          tell(rank, true, shards[rank].say(random() % 2 == 0));
+          break;
+        case 5:
+          source.ask_again();
+          break;
+        case 6:
+          source.give_up();
           break;
         default:
           for (const auto& order : source.take_orders()) {
             if (random() % 4 != 0) {
-              shards[order.rank].hold(order);
-              tell(order.rank, true);
+              tell(order.rank, true, shards[order.rank].hold(order));
             }
           }
       }
     }
     // All links are new: everybody says what there is.
     for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-      tell(rank, false);
+      tell(rank, false, shards[rank].say(false));
     }
     int rounds = 0;
     for (bool busy = true; busy;) {
       busy = false;
       for (ExpertRollout& source : sources) {
         for (const auto& order : source.take_orders()) {
-          shards[order.rank].hold(order);
-          tell(order.rank, false);
+          tell(order.rank, false, shards[order.rank].hold(order));
           busy = true;
         }
       }

@@ -172,12 +172,7 @@ void World::start(NodeId node) {
     open_blocks(node, life);
     parts.kv = {life.blocks.get(), kv_identity(""), [clock = host.clock] { return clock->wall(); }};
   }
-  if (setup_.experts) {
-    parts.expert_balance =
-        setup_.experts(node, {parts.clock, [this](Nanos delay, std::function<void()> run) {
-                                timeline_.after(delay, std::move(run));
-                              }});
-  }
+  parts.expert_balance = expert_balance(node, life);
   const auto clock = parts.clock;
   auto built = build_node(node_config_, std::move(parts));
   if (!built) {
@@ -195,6 +190,9 @@ void World::kill(NodeId node) {
   say(node, "world.kill");
   Host& host = hosts_.at(node.value);
   std::unique_ptr<Life> life = std::move(host.life);
+  if (life->experts != nullptr && life->experts->loading()) {
+    tell(node, "world.kill_while_loading");
+  }
   host.paused = false;
   host.away_since = now();
   network_.sever(node);

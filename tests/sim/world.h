@@ -20,6 +20,7 @@
 #include "actors/config.h"
 #include "actors/expert_node.h"
 #include "actors/node.h"
+#include "actors/shard_group.h"
 #include "kernels/sim/sim_backend.h"
 #include "tests/sim/device.h"
 #include "tests/sim/device_model.h"
@@ -234,6 +235,7 @@ class World {
     std::unique_ptr<NodeClock> clock;
     std::vector<std::shared_ptr<kernels::Device>> engines;  // whose its expert shards' are
     std::unique_ptr<ExpertNode> experts;  // null: devices run their experts themselves
+    std::unique_ptr<ShardGroup> group;    // of the process's own; null: of no process, or of all
     std::vector<std::unique_ptr<Device>> devices;
     std::unique_ptr<LinkPort> links;
     std::unique_ptr<transport::Transport> transport;
@@ -260,6 +262,8 @@ class World {
   void open_blocks(NodeId node, Life& life);
   void open_devices(NodeId node, Life& life);
   std::unique_ptr<ExpertNode> open_experts(NodeId node, Life& life);
+  transport::Scheduler background(const Life& life);
+  ExpertBalanceParts expert_balance(NodeId node, Life& life);
   NodeStore* disk_of(NodeId node);
   std::vector<std::byte>& random_segment();
 

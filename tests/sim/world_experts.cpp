@@ -30,6 +30,29 @@ void World::open_devices(NodeId node, Life& life) {
   }
 }
 
+// Loading takes time, so that a part can die under it.
+transport::Scheduler World::background(const Life& life) {
+  return {[clock = life.clock.get()] { return clock->now(); },
+          [this](Nanos delay, std::function<void()> run) {
+            const auto takes = static_cast<std::int64_t>(2'000'000 + random_() % 40'000'000);
+            timeline_.after(delay + Nanos{takes}, std::move(run));
+          }};
+}
+
+ExpertBalanceParts World::expert_balance(NodeId node, Life& life) {
+  if (setup_.experts) {
+    return setup_.experts(node,
+                          {[clock = life.clock.get()] { return clock->now(); },
+                           [this](Nanos delay, std::function<void()> run) {
+                             timeline_.after(delay, std::move(run));
+                           }});
+  }
+  if (life.experts != nullptr && life.experts->shards() != nullptr) {
+    life.group = std::make_unique<ShardGroup>(*life.experts->shards(), background(life));
+  }
+  return {life.group.get(), background(life)};
+}
+
 // Runs of shards take time, so that one can die under a step.
 std::unique_ptr<ExpertNode> World::open_experts(NodeId node, Life& life) {
   const transport::Scheduler time{[clock = life.clock.get()] { return clock->now(); },
@@ -44,6 +67,7 @@ std::unique_ptr<ExpertNode> World::open_experts(NodeId node, Life& life) {
                           const auto& limits) { return device->make_expert_engine(limits); },
        .timers = time,
        .executor = {time.now, later},
+       .background = background(life),
        .topology = &topology_,
        .self = node,
        .transport = life.transport.get()});
