@@ -96,6 +96,9 @@ std::vector<std::string> parts_of(const Breakable& there, std::uint32_t node) {
   if (there.has_store && (roles.router || roles.has_device())) {
     parts.emplace_back("kv_client");
   }
+  if (there.has_expert_nodes() ? node == 0 : there.expert_shards(node) > 0) {
+    parts.emplace_back("ep_balancer");
+  }
   if (node == 0) {
     parts.emplace_back("membership");
     parts.emplace_back("autoscaler");

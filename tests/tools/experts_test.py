@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Experts on nodes of their own: four processes answer as one does, and a killed one costs a pause."""
+"""Experts on nodes of their own: four processes answer as one does, a killed one costs a pause, and experts move by load."""
 import os
 import re
 import shutil
@@ -57,6 +57,30 @@ class SameAnswers(unittest.TestCase):
         page = self.four.front.request("GET", "/metrics")[1]
         self.assertRegex(page, r"(?m)^shoal_expert_hops_total [1-9]")
         self.assertRegex(page, r'(?m)^shoal_expert_rows_total\{layer="0"\} [1-9]')
+
+
+class Moves(unittest.TestCase):
+    def test_experts_move_between_processes_by_load_and_answers_are_the_same(self):
+        # Moves cost nothing by these figures, so that other prompts are followed.
+        moving = "experts { shards: 1 redundant: 1 window_ms: 300 window_rows: 20 place_ms: 5000 layer_us: 100000 move_us: 1 }"
+        topology = TOPOLOGY.replace("experts { shards: 1 redundant: 0 }", moving)
+        self.assertIn(moving, topology)
+        with Server("--set", "kv.store=none") as one, Cluster(topology) as four:
+            placed = 0
+            for length in range(20, 400, 7):
+                path, body = completion(length)
+                self.assertEqual(without_ids(four.front.post(path, body)), without_ids(one.post(path, body)), length)
+                page = four.front.request("GET", "/metrics")[1]
+                placed = int(re.search(r'(?m)^shoal_expert_plans_total\{end="placed"\} (\d+)', page)[1])
+                if placed >= 3:
+                    break
+            self.assertGreaterEqual(placed, 3)
+            self.assertRegex(page, r"(?m)^shoal_expert_moves_total [1-9]")
+            self.assertRegex(page, r"(?m)^shoal_expert_moved_bytes_total [1-9]")
+            for node in ("experts1", "experts2"):
+                lines = four.nodes[node].stderr
+                epochs = {re.search(r"epoch=(\d+)", four.nodes[node].await_line(lines, "experts.served"))[1] for _ in range(2)}
+                self.assertEqual(len(epochs), 2)
 
 
 class Losses(unittest.TestCase):

@@ -55,6 +55,9 @@ class Defect {
 
   virtual bool loses_blocks() { return false; }
 
+  // A shard of experts says that it loaded a placement, and has what it had.
+  virtual bool loads_nothing() { return false; }
+
   virtual const Member* find_member(NodeId, const Member* found) { return found; }
 
   // Takes a stored record that does not verify for the block that was asked for.

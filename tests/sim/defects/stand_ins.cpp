@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/expert_slots.h"
 #include "actors/kv_image.h"
 #include "actors/policy/decode_balancer.h"
 #include "actors/policy/health.h"
@@ -32,6 +33,7 @@
 #define READ_KV_RECORD "_ZN5shoal14read_kv_recordESt4spanIKSt4byteLm18446744073709551615EERKNS_8KvWantedE"
 #define READ_SEGMENT "_ZN5shoal9transport12read_segmentERNS0_6FileIoERKNS0_11SegmentNameEmRKNS0_15SegmentProgressE"
 #define READ_INDEX_PAGE "_ZN5shoal9transport15read_index_pageESt4spanIKSt4byteLm18446744073709551615EERKNS0_11SegmentNameEj"
+#define LOAD_SLOTS "_ZN5shoal10load_slotsERNS_7kernels12ExpertEngineERKNS_9RankSlotsERKSt6vectorINS_11ExpertLayerESaIS7_EERKSt8functionIFbvEE"
 
 // clang-format on
 
@@ -210,6 +212,27 @@ Result<IndexPage> stand_in_read_index_page(std::span<const std::byte> page,
   const std::uint32_t crc = crc32c(summed);
   std::memcpy(summed.data() + kCrcAt, &crc, sizeof crc);
   return real_read_index_page(summed, name, at);
+}
+
+Result<void> real_load_slots(kernels::ExpertEngine& engine,
+                             const RankSlots& of,
+                             const std::vector<ExpertLayer>& layers,
+                             const std::function<bool()>& is_late) REAL(LOAD_SLOTS);
+Result<void> stand_in_load_slots(kernels::ExpertEngine& engine,
+                                 const RankSlots& of,
+                                 const std::vector<ExpertLayer>& layers,
+                                 const std::function<bool()>& is_late) STAND_IN(LOAD_SLOTS);
+
+Result<void> stand_in_load_slots(kernels::ExpertEngine& engine,
+                                 const RankSlots& of,
+                                 const std::vector<ExpertLayer>& layers,
+                                 const std::function<bool()>& is_late) {
+  Defect* defect = defect_at_work();
+  // The first placement has to be there for the cluster to become whole.
+  if (defect != nullptr && engine.use().experts > 0 && defect->loads_nothing()) {
+    return {};
+  }
+  return real_load_slots(engine, of, layers, is_late);
 }
 
 }  // namespace shoal::sim
