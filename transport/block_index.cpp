@@ -297,9 +297,11 @@ std::uint32_t BlockIndex::free(std::uint32_t entry) {
   }
 }
 
-std::uint32_t BlockIndex::forget(std::uint32_t leaf, std::vector<BlockPlace>& places) {
+std::uint32_t BlockIndex::forget(std::uint32_t leaf, std::vector<Forgotten>& forgotten) {
   remove_leaf(leaf);
-  places.push_back(hide(at(leaf)));
+  Forgotten& last = forgotten.emplace_back();
+  std::memcpy(last.key.bytes.data(), at(leaf).key.data(), kKeyKept);
+  static_cast<BlockPlace&>(last) = hide(at(leaf));
   return free(leaf);
 }
 
@@ -311,9 +313,9 @@ std::optional<BlockPlace> BlockIndex::erase(const BlockKey& key) {
   if (at(entry).is_leaf == 0) {
     return hide(at(entry));
   }
-  std::vector<BlockPlace> places;
-  forget(entry, places);
-  return places.front();
+  std::vector<Forgotten> forgotten;
+  forget(entry, forgotten);
+  return forgotten.front();
 }
 
 void BlockIndex::hold(const BlockKey& leaf, WallMillis until, WallMillis now) {
@@ -401,14 +403,14 @@ std::vector<BlockIndex::Candidate> BlockIndex::candidates(WallMillis now) {
   return candidates;
 }
 
-// Up to `count` places.
-void BlockIndex::evict_some(std::size_t count, WallMillis now, std::vector<BlockPlace>& places) {
+// Up to `count` forgotten.
+void BlockIndex::evict_some(std::size_t count, WallMillis now, std::vector<Forgotten>& forgotten) {
   const bool sees_all = leaves_.size() <= kLooks;
   std::vector<Candidate> heap = candidates(now);
   std::size_t left = sees_all ? count : std::min(count, heap.size() / kSamplePart);
   for (; left > 0 && !heap.empty(); --left) {
     std::pop_heap(heap.begin(), heap.end(), goes_later);
-    const std::uint32_t leaf = forget(heap.back().entry, places);
+    const std::uint32_t leaf = forget(heap.back().entry, forgotten);
     heap.pop_back();
     if (leaf != kNone) {
       heap.push_back(candidate(leaf, now));
@@ -417,32 +419,32 @@ void BlockIndex::evict_some(std::size_t count, WallMillis now, std::vector<Block
   }
 }
 
-std::vector<BlockPlace> BlockIndex::evict(std::int64_t count, WallMillis now) {
-  std::vector<BlockPlace> places;
+std::vector<Forgotten> BlockIndex::evict(std::int64_t count, WallMillis now) {
+  std::vector<Forgotten> forgotten;
   const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, visible_));
-  while (places.size() < most && !leaves_.empty()) {
-    evict_some(most - places.size(), now, places);
+  while (forgotten.size() < most && !leaves_.empty()) {
+    evict_some(most - forgotten.size(), now, forgotten);
   }
-  return places;
+  return forgotten;
 }
 
-std::vector<BlockPlace> BlockIndex::expire(const std::array<std::int64_t, kTtlClasses>& hours,
-                                           std::int64_t looks,
-                                           WallMillis now) {
-  std::vector<BlockPlace> places;
+std::vector<Forgotten> BlockIndex::expire(const std::array<std::int64_t, kTtlClasses>& hours,
+                                          std::int64_t looks,
+                                          WallMillis now) {
+  std::vector<Forgotten> forgotten;
   for (; looks > 0 && !leaves_.empty(); ++cursor_) {
     cursor_ = cursor_ < leaves_.size() ? cursor_ : 0;
     std::uint32_t leaf = leaves_[cursor_];
     for (--looks; leaf != kNone && has_expired(at(leaf), hours, now) && !is_held(leaf, now);
          --looks) {
-      leaf = forget(leaf, places);
+      leaf = forget(leaf, forgotten);
     }
   }
-  return places;
+  return forgotten;
 }
 
 std::int64_t BlockIndex::drop_segment(std::uint32_t segment) {
-  std::vector<BlockPlace> places;
+  std::vector<Forgotten> forgotten;
   const std::int64_t before = visible_;
   for (std::uint32_t entry = 0; entry < entries_; ++entry) {
     Entry& e = at(entry);
@@ -450,7 +452,7 @@ std::int64_t BlockIndex::drop_segment(std::uint32_t segment) {
       continue;
     }
     if (e.is_leaf != 0) {
-      forget(entry, places);
+      forget(entry, forgotten);
     } else {
       hide(e);
     }

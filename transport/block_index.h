@@ -42,6 +42,11 @@ struct BlockPlace {
   std::uint32_t pages = 0;
 };
 
+// A block that an index forgot: where its record was.
+struct Forgotten : BlockPlace {
+  BlockKey key;  // as much as the index keeps of it, then zeros: names it in find() and the like
+};
+
 // Decides for an index; policies are in actors/policy.
 struct BlockPolicy {
   // Larger is kept longer.
@@ -109,13 +114,13 @@ class BlockIndex {
 
   // Forgets the blocks worth least, leaves first; returns where their records were. A call looks at
   // up to kLooks leaves, all or a sample, so call it for many blocks at once.
-  std::vector<BlockPlace> evict(std::int64_t count, WallMillis now);
+  std::vector<Forgotten> evict(std::int64_t count, WallMillis now);
 
   // Forgets leaves that were not used for as long as their class allows. Looks at as many as asked
   // for and goes on from there at the next call.
-  std::vector<BlockPlace> expire(const std::array<std::int64_t, kTtlClasses>& hours,
-                                 std::int64_t looks,
-                                 WallMillis now);
+  std::vector<Forgotten> expire(const std::array<std::int64_t, kTtlClasses>& hours,
+                                std::int64_t looks,
+                                WallMillis now);
 
   // Forgets all blocks of a segment, returns how many. Looks at every entry: about 10 ms a million.
   std::int64_t drop_segment(std::uint32_t segment);
@@ -195,10 +200,10 @@ class BlockIndex {
                    const std::array<std::int64_t, kTtlClasses>& hours,
                    WallMillis now) const;
   void raise(std::uint32_t entry, std::uint32_t last_use);
-  std::uint32_t forget(std::uint32_t leaf, std::vector<BlockPlace>& places);
+  std::uint32_t forget(std::uint32_t leaf, std::vector<Forgotten>& forgotten);
   Candidate candidate(std::uint32_t leaf, WallMillis now) const;
   std::vector<Candidate> candidates(WallMillis now);
-  void evict_some(std::size_t count, WallMillis now, std::vector<BlockPlace>& places);
+  void evict_some(std::size_t count, WallMillis now, std::vector<Forgotten>& forgotten);
 
   BlockPolicy policy_;
   WallMillis clock_;  // time of tick 0

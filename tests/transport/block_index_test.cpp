@@ -59,7 +59,7 @@ std::vector<BlockKey> keys(std::uint64_t first, std::uint32_t count) {
   return keys;
 }
 
-std::vector<std::uint32_t> pages(const std::vector<BlockPlace>& places) {
+std::vector<std::uint32_t> pages(const std::vector<Forgotten>& places) {
   std::vector<std::uint32_t> pages;
   for (const BlockPlace& place : places) {
     pages.push_back(place.page);

@@ -546,6 +546,97 @@ TEST_CASE("who may not remove for a while loses no more by that than there is no
   put(bed, *store, chains(1'000, 1'010, {8, 30'000}));
 }
 
+namespace {
+
+// More chains than there is room for, of four blocks each.
+std::vector<BlockChain> put_too_many(SimBed& bed, BlockStore& store) {
+  const auto all = chains(0, 300, {4, 30'000});  // 37 MB
+  for (const BlockChain& chain : all) {
+    put(bed, store, {chain});
+    bed.pass(100ms);
+  }
+  return all;
+}
+
+BlockStoreParams with_room(SimBed& bed, std::uint64_t writer, std::int64_t bytes) {
+  BlockStoreParams params = bed.params(writer);
+  params.limits.bytes = Bytes(bytes);
+  return params;
+}
+
+}  // namespace
+
+TEST_CASE("what a store evicted is not there for others nor after a restart") {
+  SimBed bed;
+  auto store = bed.open(with_room(bed, 1, 24 << 20));
+  const auto all = put_too_many(bed, *store);
+  bed.pass(15s);
+  REQUIRE(store->use().evicted > 100);
+  const auto other = bed.open(2);
+  bed.pass(2s);
+  CHECK(other->use().blocks == store->use().blocks);
+  const std::size_t kept = loaded(bed, *store, all);
+  store.reset();
+  const auto again = bed.open(3);
+  CHECK(loaded(bed, *again, all) == kept);
+  CHECK(again->use().misses + static_cast<std::int64_t>(kept) == 1'200);
+}
+
+TEST_CASE("evictions that were not written before a crash are blocks that are there again, whole") {
+  SimBed bed;
+  auto disk = bed.disk.open();
+  const auto store = static_cast<FileBed&>(bed).open(disk, with_room(bed, 1, 24 << 20));
+  const auto all = put_too_many(bed, *store);
+  const auto before = store->use().blocks;
+  transport::SimDisk::sever(*disk);
+  bed.pass(5s);
+  const auto again = bed.open(3);
+  bed.pass(2s);
+  CHECK(again->use().blocks >= before);
+  CHECK(static_cast<std::int64_t>(loaded(bed, *again, all)) == again->use().blocks);
+  CHECK(again->use().corrupt == 0);
+}
+
+TEST_CASE("evictions take few writes and little room, and none without evictions") {
+  SimBed bed;
+  BlockStoreParams params = bed.params(1);
+  params.limits.blocks = 4;
+  {
+    const auto writer = bed.open(1);
+    put(bed, *writer, chains(0, 250));
+  }
+  std::int64_t writes = 0;
+  bed.verdict = [&writes](transport::DiskCall call) -> std::optional<Error> {
+    writes += call == transport::DiskCall::kWrite ? 1 : 0;
+    return std::nullopt;
+  };
+  const std::int64_t before = bed.bytes();
+  params.writer = IncarnationId{2};
+  const auto store = bed.open(params);
+  bed.pass(60s);
+  CHECK(store->use().evicted == 996);
+  CHECK(writes < 10);
+  CHECK(bed.bytes() - before < 996 * 110 + 2 * 4'096);
+  writes = 0;
+  bed.pass(30s);
+  CHECK(writes <= 1);  // its heartbeat
+}
+
+TEST_CASE("what a store with less room forgets of a living writer stays for others") {
+  SimBed bed;
+  const auto writer = bed.open(1);
+  const auto all = chains(0, 5);
+  put(bed, *writer, all);
+  BlockStoreParams small = bed.params(2);
+  small.limits.blocks = 4;
+  const auto reader = bed.open(small);
+  bed.pass(30s);
+  CHECK(reader->use().blocks == 4);
+  CHECK(loaded(bed, *writer, all) == 20);
+  const auto third = bed.open(3);
+  CHECK(loaded(bed, *third, all) == 20);
+}
+
 TEST_CASE("the number of blocks in the index has a ceiling") {
   SimBed bed;
   BlockStoreParams params = bed.params(1);

@@ -6,6 +6,9 @@
 namespace shoal::transport {
 namespace {
 
+// Of a segment of the largest size, whose last group was a record of the largest size.
+constexpr std::uint32_t kSegmentPagesMost = 1U << 18;
+
 // A round's share; all of ten million in under a minute.
 constexpr std::int64_t kExpiryLooks = 200'000;
 
@@ -26,16 +29,37 @@ std::optional<Catalog::Found> Catalog::find_live(const BlockKey& key) const {
 }
 
 Catalog::Found Catalog::named(const BlockIndex::Found& found) const {
-  return {found.info, found.place, segments_[found.place.segment].name};
+  return {found.info, found.place, segments_.at(found.place.segment).name};
 }
 
 std::uint32_t Catalog::segment(const SegmentName& name) {
-  const auto [at, is_new] = ids_.try_emplace(name, static_cast<std::uint32_t>(segments_.size()));
+  const auto [at, is_new] = ids_.try_emplace(name, next_);
   if (is_new) {
-    segments_.emplace_back().name = name;
-    segments_.back().is_own = name.writer == params_.writer;
+    Segment& segment = segments_[next_++];
+    segment.name = name;
+    segment.is_own = name.writer == params_.writer;
   }
   return at->second;
+}
+
+bool Catalog::is_gone(std::uint32_t id) const {
+  const auto found = segments_.find(id);
+  return found == segments_.end() || found->second.is_gone;
+}
+
+bool Catalog::is_gone(const SegmentName& name) const {
+  const auto found = ids_.find(name);
+  return found == ids_.end() || is_gone(found->second);
+}
+
+void Catalog::forget_gone(const std::function<bool(std::uint32_t)>& is_busy) {
+  std::erase_if(segments_, [&](const auto& entry) {
+    const bool goes = entry.second.is_gone && !is_busy(entry.first);
+    if (goes) {
+      ids_.erase(entry.second.name);
+    }
+    return goes;
+  });
 }
 
 void Catalog::apply(std::uint32_t id, std::span<const IndexEntry> entries) {
@@ -56,19 +80,34 @@ void Catalog::apply(std::uint32_t id, std::span<const IndexEntry> entries) {
 }
 
 void Catalog::drop(const IndexEntry& entry) {
-  if (const std::uint32_t there = segment(entry.dropped); !at(there).is_gone) {
-    dropped_.emplace(there, entry.page);
-    forget_at(entry.key, {there, entry.page, 0});
+  if (const auto there = dropped_from(entry); there && !is_gone(*there)) {
+    set_dropped(at(*there), entry.page);
+    forget_at(entry.key, {*there, entry.page, 0});
   }
+}
+
+// Another's segment may be read after the drop. An own one that is not known is gone.
+std::optional<std::uint32_t> Catalog::dropped_from(const IndexEntry& entry) {
+  const bool is_own = entry.dropped.writer == params_.writer;
+  return is_own && is_gone(entry.dropped) ? std::nullopt : std::optional(segment(entry.dropped));
+}
+
+void Catalog::set_dropped(Segment& segment, std::uint32_t page) {
+  if (page >= kSegmentPagesMost) {
+    return;  // no record begins there
+  }
+  if (segment.dropped.size() <= page) {
+    segment.dropped.resize(page + 1);
+  }
+  segment.dropped[page] = true;
 }
 
 void Catalog::note(std::uint32_t id, const IndexEntry& entry) {
   if (entry.kind == EntryKind::kTouch) {
     at(id).last_touch = std::max(at(id).last_touch, entry.time);
   } else if (entry.kind == EntryKind::kDrop) {
-    const std::uint32_t there = segment(entry.dropped);
-    if (there != id) {
-      at(id).drops.insert(there);
+    if (const auto there = dropped_from(entry); there && *there != id) {
+      at(id).drops.insert(*there);
     }
   }
 }
@@ -86,7 +125,8 @@ void Catalog::settle() {
 std::optional<BlockPlace> Catalog::add(const IndexEntry& entry, std::uint32_t id) {
   const BlockPlace place{id, entry.page, entry.pages};
   const BlockInfo info{entry.crc, entry.provenance, at(id).name.ttl, 0};
-  if (dropped_.contains({id, entry.page}) || at(id).is_gone) {
+  const std::vector<bool>& dropped = at(id).dropped;
+  if ((entry.page < dropped.size() && dropped[entry.page]) || at(id).is_gone) {
     return std::nullopt;
   }
   const auto old = index_.find(entry.key);
@@ -111,7 +151,7 @@ std::optional<BlockPlace> Catalog::add(const IndexEntry& entry, std::uint32_t id
 // Who copies a record removes the one that was there first, when it was read here long ago. This
 // process knows itself what it copied.
 bool Catalog::is_copy(const BlockIndex::Found& old, const BlockInfo& info) const {
-  return !segments_[old.place.segment].is_own && old.info.crc == info.crc &&
+  return !segments_.at(old.place.segment).is_own && old.info.crc == info.crc &&
          old.info.provenance == info.provenance;
 }
 
@@ -154,7 +194,7 @@ void Catalog::set_gone(std::uint32_t id) {
   segment.progress = {};
   segment.is_open = false;
   segment.is_gone = true;
-  dropped_.erase(dropped_.lower_bound({id, 0}), dropped_.lower_bound({id + 1, 0}));
+  segment.dropped = {};
 }
 
 std::int64_t Catalog::expire(WallMillis now) {
@@ -165,8 +205,8 @@ std::int64_t Catalog::expire(WallMillis now) {
   return static_cast<std::int64_t>(places.size());
 }
 
-std::int64_t Catalog::evict(WallMillis now, Bytes bytes, std::int64_t blocks) {
-  std::int64_t evicted = 0;
+std::vector<Forgotten> Catalog::evict(WallMillis now, Bytes bytes, std::int64_t blocks) {
+  std::vector<Forgotten> evicted;
   while (blocks_ > 0 && (this->bytes() > bytes || blocks_ > blocks)) {
     const std::int64_t mean = this->bytes().value / blocks_;
     const std::int64_t over = (this->bytes().value - bytes.value + mean - 1) / mean;
@@ -174,7 +214,7 @@ std::int64_t Catalog::evict(WallMillis now, Bytes bytes, std::int64_t blocks) {
     for (const BlockPlace& place : places) {
       count(place, -1);
     }
-    evicted += static_cast<std::int64_t>(places.size());
+    evicted.insert(evicted.end(), places.begin(), places.end());
     if (places.empty()) {
       break;
     }
@@ -184,7 +224,7 @@ std::int64_t Catalog::evict(WallMillis now, Bytes bytes, std::int64_t blocks) {
 
 Bytes Catalog::medium() const {
   Bytes sum;
-  for (const Segment& segment : segments_) {
+  for (const auto& [id, segment] : segments_) {
     sum = sum + Bytes(static_cast<std::int64_t>(segment.progress.bytes));
   }
   return sum;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "transport/block_store_params.h"
@@ -30,6 +30,8 @@ struct Segment {
   // What it says of records elsewhere:
   WallMillis last_touch = 0;      // the latest touch in it; 0: none
   std::set<std::uint32_t> drops;  // segments of which it drops records
+  // Pages where a record begins that was dropped: a drop may be read before its block.
+  std::vector<bool> dropped;
 };
 
 class Catalog {
@@ -53,9 +55,14 @@ class Catalog {
   // The segment's number here; made if unknown.
   std::uint32_t segment(const SegmentName& name);
 
+  // Of one that is known.
   Segment& at(std::uint32_t id) { return segments_.at(id); }
 
-  const std::vector<Segment>& segments() const { return segments_; }
+  const std::map<std::uint32_t, Segment>& segments() const { return segments_; }
+
+  // The file is not there any more, or never was.
+  bool is_gone(std::uint32_t id) const;
+  bool is_gone(const SegmentName& name) const;
 
   // What a segment's index pages say, in their order. Touches count with the next settle(): their
   // blocks may be in segments that were not read yet.
@@ -91,11 +98,14 @@ class Catalog {
   bool forget_at(const BlockKey& key, const BlockPlace& place);
   // Nothing of it is visible any more.
   void set_gone(std::uint32_t id);
+  // Gone ones are not known any more, but for those that somebody is busy with. Their numbers are
+  // not given again.
+  void forget_gone(const std::function<bool(std::uint32_t)>& is_busy);
 
   // What is older than its class allows, of a part of all; how many.
   std::int64_t expire(WallMillis now);
-  // The least valuable until these ceilings are kept; how many.
-  std::int64_t evict(WallMillis now, Bytes bytes, std::int64_t blocks);
+  // The least valuable until these ceilings are kept.
+  std::vector<Forgotten> evict(WallMillis now, Bytes bytes, std::int64_t blocks);
 
   std::int64_t blocks() const { return blocks_; }
 
@@ -109,16 +119,17 @@ class Catalog {
  private:
   Found named(const BlockIndex::Found& found) const;
   bool is_copy(const BlockIndex::Found& old, const BlockInfo& info) const;
+  std::optional<std::uint32_t> dropped_from(const IndexEntry& entry);
   void drop(const IndexEntry& entry);
+  static void set_dropped(Segment& segment, std::uint32_t page);
   void count(const BlockPlace& place, std::int64_t sign);
 
   const BlockStoreParams& params_;
   BlockIndex index_;
-  std::vector<Segment> segments_;
+  std::map<std::uint32_t, Segment> segments_;
+  std::uint32_t next_ = 0;
   std::map<SegmentName, std::uint32_t> ids_;
   std::vector<IndexEntry> touches_;
-  // Records that were dropped, by segment and page: a drop may be read before its block.
-  std::set<std::pair<std::uint32_t, std::uint32_t>> dropped_;
   std::int64_t blocks_ = 0;
   std::int64_t pages_ = 0;
 };

@@ -405,7 +405,11 @@ void Puts::note_done(const Group& group) {
 void Puts::store(const Block& block, std::uint32_t segment) {
   const IndexEntry& entry = block.entry;
   if (block.copied_from) {
-    core_.catalog.move(entry.key, *block.copied_from, {segment, entry.page, entry.pages});
+    if (!core_.catalog.move(entry.key, *block.copied_from, {segment, entry.page, entry.pages})) {
+      // Meanwhile it was dropped, or is elsewhere: the copy is nobody's.
+      const SegmentName& name = core_.catalog.at(segment).name;
+      note_drop(name.ttl, entry.key, name, entry.page);
+    }
   } else if (const auto replaced = core_.catalog.add(entry, segment)) {
     const SegmentName& old = core_.catalog.at(replaced->segment).name;
     note_drop(old.ttl, entry.key, old, replaced->page);

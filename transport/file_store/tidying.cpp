@@ -77,9 +77,9 @@ std::uint32_t Tidying::appended(const SegmentWriter::Appended& group,
   Catalog& catalog = core_.catalog;
   const std::uint32_t id = catalog.segment(group.segment);
   newest_.at(static_cast<std::size_t>(group.segment.ttl)) = id;
-  for (std::uint32_t i = 0; i < catalog.segments().size(); ++i) {
-    if (catalog.at(i).is_own && catalog.at(i).name.ttl == group.segment.ttl) {
-      catalog.at(i).is_open = false;
+  for (const auto& [other, segment] : catalog.segments()) {
+    if (segment.is_own && segment.name.ttl == group.segment.ttl) {
+      catalog.at(other).is_open = false;
     }
   }
   for (const IndexEntry& note : notes) {
@@ -121,7 +121,24 @@ void Tidying::keep_ceilings() {
   const BlockStoreLimits& limits = core_.params.limits;
   const Bytes visible(std::min(limits.bytes.value / 100 * kVisiblePercent,
                                removal_mark(limits).value / 100 * kAlivePercent));
-  core_.counts.evicted += core_.catalog.evict(core_.params.wall(), visible, limits.blocks);
+  const auto evicted = core_.catalog.evict(core_.params.wall(), visible, limits.blocks);
+  core_.counts.evicted += static_cast<std::int64_t>(evicted.size());
+  for (const Forgotten& block : evicted) {
+    note_evicted(block);
+  }
+}
+
+// For all who read it later. What a living one wrote is that one's to evict, whose ceiling may be
+// larger: it is forgotten here alone.
+void Tidying::note_evicted(const Forgotten& block) {
+  const Segment& segment = core_.catalog.at(block.segment);
+  if (is_ours(segment) && !leaving_.contains(block.segment)) {
+    core_.puts.note_drop(segment.name.ttl, block.key, segment.name, block.page);
+  }
+}
+
+bool Tidying::is_ours(const Segment& segment) const {
+  return segment.is_own || !alive_.contains(segment.name.writer);
 }
 
 bool Tidying::may_remove(std::uint32_t id) const {
@@ -129,21 +146,24 @@ bool Tidying::may_remove(std::uint32_t id) const {
   if (segment.is_gone || segment.progress.bytes == 0 || leaving_.contains(id)) {
     return false;
   }
-  return segment.is_own ? !segment.is_open : !alive_.contains(segment.name.writer);
+  return is_ours(segment) && !(segment.is_own && segment.is_open);
 }
 
-// Touches and drops that still make a difference.
+// Touches and drops that still make a difference. Drops, which cost no more than a block that is
+// there again, are not kept at the price of room that a full medium needs.
 bool Tidying::has_notes(std::uint32_t id) const {
   const Segment& segment = core_.catalog.at(id);
   const auto hours = core_.params.limits.hours.at(static_cast<std::size_t>(segment.name.ttl));
   return segment.last_touch + hours * 3'600'000 >= core_.params.wall() ||
-         std::any_of(segment.drops.begin(), segment.drops.end(), [this](std::uint32_t there) {
-           return !core_.catalog.at(there).is_gone;
-         });
+         (core_.counts.writable &&
+          std::any_of(segment.drops.begin(), segment.drops.end(), [this](std::uint32_t there) {
+            return !core_.catalog.is_gone(there);
+          }));
 }
 
 void Tidying::remove_empty() {
-  for (std::uint32_t id = 0; id < core_.catalog.segments().size(); ++id) {
+  for (const auto& entry : core_.catalog.segments()) {
+    const std::uint32_t id = entry.first;
     Segment& segment = core_.catalog.at(id);
     if (segment.is_gone || segment.blocks > 0) {
       segment.empty_since.reset();
@@ -189,8 +209,7 @@ void Tidying::rescue_notes(std::uint32_t id, const Entries& entries) {
     for (const IndexEntry& entry : entries) {
       if (entry.kind == EntryKind::kTouch && core_.catalog.find(entry.key)) {
         core_.puts.note_touch(ttl, entry.key, entry.turn, entry.time);
-      } else if (entry.kind == EntryKind::kDrop &&
-                 !core_.catalog.at(core_.catalog.segment(entry.dropped)).is_gone) {
+      } else if (entry.kind == EntryKind::kDrop && !core_.catalog.is_gone(entry.dropped)) {
         core_.puts.note_drop(ttl, entry.key, entry.dropped, entry.page);
       }
     }
@@ -260,10 +279,18 @@ bool Tidying::will_go(std::uint32_t id) const {
   return leaving_.contains(id) && !stuck_.contains(id);
 }
 
+// Nothing is under way that knows a segment by its number alone.
+void Tidying::forget_gone() {
+  core_.catalog.forget_gone([this](std::uint32_t id) {
+    const bool is_copied = copied_ == id && (copying_ > 0 || !to_copy_.empty());
+    return leaving_.contains(id) || is_copied;
+  });
+  std::erase_if(stuck_, [this](std::uint32_t id) { return core_.catalog.is_gone(id); });
+}
+
 std::int64_t Tidying::own_bytes() const {
   std::int64_t sum = 0;
-  for (std::uint32_t id = 0; id < core_.catalog.segments().size(); ++id) {
-    const Segment& segment = core_.catalog.at(id);
+  for (const auto& [id, segment] : core_.catalog.segments()) {
     sum += segment.is_own && !will_go(id) ? bytes_of(segment) : 0;
   }
   return sum;
@@ -281,7 +308,7 @@ std::string Tidying::why_cramped() const {
            ") and cannot be removed: nothing is stored; let this user remove files there";
   }
   std::int64_t others = 0;
-  for (const Segment& segment : core_.catalog.segments()) {
+  for (const auto& [id, segment] : core_.catalog.segments()) {
     others += !segment.is_own && alive_.contains(segment.name.writer) ? bytes_of(segment) : 0;
   }
   if (others <= ceiling + kOwnSegments * core_.full_segment()) {
@@ -305,12 +332,11 @@ bool Tidying::may_copy(std::uint32_t id) const {
 std::optional<std::uint32_t> Tidying::least_alive(std::int64_t percent, bool to_copy) const {
   std::optional<std::uint32_t> least;
   std::int64_t least_alive = percent;
-  for (std::uint32_t id = 0; id < core_.catalog.segments().size(); ++id) {
-    const auto ttl = static_cast<std::size_t>(core_.catalog.at(id).name.ttl);
+  for (const auto& [id, segment] : core_.catalog.segments()) {
+    const auto ttl = static_cast<std::size_t>(segment.name.ttl);
     if (!may_remove(id) || newest_.at(ttl) == id || (to_copy && !may_copy(id))) {
       continue;
     }
-    const Segment& segment = core_.catalog.at(id);
     const std::int64_t alive = segment.pages * kKvRecordAlign * 100 / bytes_of(segment);
     if (alive < least_alive || (alive == least_alive && !least)) {
       least = id;

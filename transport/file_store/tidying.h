@@ -128,13 +128,16 @@ class Tidying {
   void next_round();
   void tidy_up();
   void keep_ceilings();
+  void note_evicted(const Forgotten& block);
 
+  bool is_ours(const Segment& segment) const;
   bool may_remove(std::uint32_t id) const;
   bool has_notes(std::uint32_t id) const;
   std::string why_cramped() const;
   std::int64_t over_ceiling() const;
   std::int64_t own_bytes() const;
   bool will_go(std::uint32_t id) const;
+  void forget_gone();
   void remove_empty();
   void remove_rescued();
   void begin_removing(std::uint32_t id);

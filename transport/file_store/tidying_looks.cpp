@@ -54,7 +54,7 @@ void Tidying::begin_look() {
 
 Tidying::Known Tidying::known() const {
   Known known;
-  for (const Segment& segment : core_.catalog.segments()) {
+  for (const auto& [id, segment] : core_.catalog.segments()) {
     known.is_writer |= segment.is_own;
     if (segment.is_own && !segment.is_gone) {
       known.own.insert(segment.name);
@@ -252,6 +252,7 @@ void Tidying::end_look() {
   {
     const std::lock_guard lock(core_.mutex);
     core_.catalog.settle();
+    forget_gone();
     core_.is_opening = false;
     is_looking_ = false;
     ++looks_over_;
