@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/kv_damage.h"
 #include "actors/kv_load.h"
 #include "actors/kv_search.h"
 #include "actors/placement.h"
@@ -40,8 +41,7 @@ struct KvClient {
   Instant told_at{};
   bool is_writable = true;
   bool is_cramped = false;
-  std::int64_t damaged = 0;  // records and index pages that the log told of
-  Instant damage_told{};
+  KvDamage damage;
   std::map<AttemptKey, KvLoad> loads;  // as many as the prefill group takes
   std::map<AttemptKey, BlockKey>
       leases;  // last blocks of what attempts rely on; one per ledger entry
@@ -313,7 +313,7 @@ std::string KvClient::trouble() const {
   if (!use.answers) {
     return "files of the KV store cannot be read or removed: is its directory still there?";
   }
-  return use.cramped.empty() ? std::string() : "the KV store is cramped: " + use.cramped;
+  return use.cramped.empty() ? damage.trouble(now) : "the KV store is cramped: " + use.cramped;
 }
 
 bool KvClient::is_stored(const KvBlock& block) const {
@@ -428,12 +428,8 @@ void KvClient::tick() {
   }
 }
 
-// Once in a while: what is damaged is met piece by piece.
 void KvClient::tell_damage(const transport::BlockStore::Use& use) {
-  const Instant now = seat.node->now();
-  if (use.corrupt + use.broken > damaged && now - damage_told >= kRefusalShown) {
-    damaged = use.corrupt + use.broken;
-    damage_told = now;
+  if (damage.see(use, seat.node->now())) {
     seat.node->log.event(LogLevel::kWarning,
                          "kv.damaged",
                          {{"records", use.corrupt},

@@ -73,6 +73,8 @@ class Hostile(unittest.TestCase):
             for _ in range(2):
                 for prompt, tokens in zip(PROMPTS, answers):
                     self.assertEqual(ask(server, prompt, key)[0], tokens)
+            if metric(server, "shoal_kv_store_corrupt_total") > 0:
+                await_true(lambda: "the KV store has damage: " in health(server))
             return metric(server, "shoal_kv_store_corrupt_total") + metric(server, "shoal_kv_store_broken_pages_total")
 
     def test_flipped_bits_are_counted_and_never_answered_from(self):
