@@ -100,8 +100,8 @@ Result<void> stat(const KvView& view) {
   }
   if (view.is_open() && !blocks.empty()) {
     std::printf(
-        "  note      a server may have it open, and have let go of some of these blocks: its "
-        "/metrics has shoal_kv_store_blocks\n");
+        "  note      a server may have it open, and have evicted some of these blocks in the last ten "
+        "seconds: its /metrics has shoal_kv_store_blocks\n");
   }
   return {};
 }

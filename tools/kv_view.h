@@ -45,7 +45,7 @@ class KvView {
 
   const std::vector<KvViewSegment>& segments() const { return segments_; }
 
-  // A server may have it open: what that forgot since is not said in any file.
+  // A server may have it open: what that evicted just now is not said in any file yet.
   bool is_open() const { return !beating_.empty(); }
 
   // Visible ones, in the order of the medium.
