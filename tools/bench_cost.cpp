@@ -277,7 +277,7 @@ void add_bench_cost(CLI::App& bench, int& status) {
   o.model = SHOAL_BUILTIN_MODEL;
   cost->add_option("--model", o.model, "model directory")
       ->check(not_empty())
-      ->capture_default_str();
+      ->default_str("the built-in one");
   CLI::Option* repeats =
       cost->add_option("--repeats", o.repeats, "of each shape, the median counts")
           ->check(CLI::Range(1, 1000))

@@ -146,7 +146,24 @@ Result<std::unique_ptr<kernels::Device>> open(const BenchEngineOptions& o,
   return kernels::open_device("cpu", config);
 }
 
+Result<void> check_fits(const BenchEngineOptions& o, const kernels::ModelShape& shape) {
+  const auto check = [&shape](const char* what, std::int64_t tokens) -> Result<void> {
+    if (tokens <= shape.max_positions) {
+      return {};
+    }
+    return fail(Code::kMisconfigured,
+                std::string(what) + ": " + std::to_string(tokens) +
+                    " tokens do not fit the model's " + std::to_string(shape.max_positions));
+  };
+  TRY_VOID(check("--prefill", o.prefill));
+  return check("--prompt and --steps", o.prompt + o.steps);
+}
+
 Result<void> bench(const BenchEngineOptions& o) {
+  kernels::DeviceConfig config;
+  config.model = o.model;
+  TRY(const kernels::ModelShape shape, kernels::device_shape("cpu", config));
+  TRY_VOID(check_fits(o, shape));
   for (const int threads : {1, 2}) {
     TRY(const auto device, open(o, threads, false));
     for (const int batch : {1, 8, 32}) {
@@ -200,7 +217,7 @@ void add_bench_engine(CLI::App& bench, int& status) {
   o.model = SHOAL_BUILTIN_MODEL;
   engine->add_option("--model", o.model, "model directory")
       ->check(not_empty())
-      ->capture_default_str();
+      ->default_str("the built-in one");
   engine->add_option("--prompt", o.prompt, "tokens in the cache before decode is timed")
       ->check(CLI::Range(1, kMostTokens))
       ->capture_default_str();

@@ -229,7 +229,8 @@ Result<Change> change_placement(Decoding& sharded, int rows, const BenchShardsOp
   std::vector<double> beside;
   std::vector<double> quiet;
   int behind = 0;
-  for (int steps = 0; load_ns < 0 || monotonic_now() - began < kBetweenChanges; ++steps) {
+  for (int steps = 0; load_ns < 0 || quiet.empty() || monotonic_now() - began < kBetweenChanges;
+       ++steps) {
     if (steps % o.steps == 0) {
       sharded.end();
       TRY_VOID(sharded.begin(rows, o));
