@@ -391,15 +391,27 @@ bool World::run(const std::function<bool()>& until, Nanos limit) {
   return true;
 }
 
+namespace {
+
+// Damage that the KV store met is told for a while after it was the last: it is no part that is
+// missing.
+bool is_at_work(const PartHealth& part) {
+  return part.state == PartState::kOk || part.state == PartState::kBusy ||
+         part.cause.starts_with("the KV store has damage");
+}
+
+bool is_whole(const NodeHealth& health) {
+  return health.state == PartState::kOk || health.state == PartState::kBusy ||
+         (!health.parts.empty() && std::ranges::all_of(health.parts, is_at_work));
+}
+
+}  // namespace
+
 bool World::run_until_whole(Nanos limit) {
   return run(
       [this] {
         return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
-          if (!host.life) {
-            return true;
-          }
-          const PartState state = host.life->node->health().state;
-          return state == PartState::kOk || state == PartState::kBusy;
+          return !host.life || is_whole(host.life->node->health());
         });
       },
       limit);
