@@ -10,6 +10,10 @@
 namespace shoal {
 namespace {
 
+// Tokens by which an attempt got somewhere: with one at a time, the prompt run again for each, an
+// answer could go on for as long as nobody decodes.
+constexpr std::size_t kProgress = 16;
+
 void drop_front(TokenRun& run, std::int64_t count) {
   run.tokens.erase(run.tokens.begin(), run.tokens.begin() + count);
   if (!run.logprobs.empty()) {
@@ -26,7 +30,9 @@ Stream::Stream(Submission submission, const StreamLimits& limits, Instant now)
       last_progress_(now) {
   CHECK(base_.prompt != nullptr);
   base_.attempt = std::max(base_.attempt, AttemptId{1});
+  tries_ = base_.attempt.value;
   sent_ = std::exchange(base_.forced, {});
+  sent_before_ = sent_.size();
 }
 
 Submission Stream::submission() const {
@@ -133,10 +139,10 @@ StreamStep Stream::on_failure(const StreamFailure& failure, Instant now) {
 
 // Before the current attempt.
 Nanos Stream::retry_pause() const {
-  if (base_.attempt.value < 3) {
+  if (tries_ < 3) {
     return Nanos{0};
   }
-  const std::uint32_t doublings = std::min(base_.attempt.value - 3, 20U);
+  const std::uint32_t doublings = std::min(tries_ - 3, 20U);
   return std::min(limits_.retry_pause * (std::int64_t{1} << doublings), limits_.retry_pause_max);
 }
 
@@ -192,7 +198,10 @@ void Stream::raise_attempt(StreamStep& step, Error cause, Instant now) {
   held_tokens_ = 0;
   held_since_.reset();
   resubmit_at_.reset();
-  if (base_.attempt.value >= limits_.attempts) {
+  if (sent_.size() - sent_before_ >= kProgress) {
+    tries_ = 1;
+  }
+  if (tries_ >= limits_.attempts) {
     cause.message +=
         "; gave up after " + std::to_string(limits_.attempts) + " attempts, send the request again";
     cause.code = Code::kUnavailable;
@@ -200,6 +209,8 @@ void Stream::raise_attempt(StreamStep& step, Error cause, Instant now) {
     return;
   }
   ++base_.attempt.value;
+  ++tries_;
+  sent_before_ = sent_.size();
   started_ = false;
   last_progress_ = now;
   step.submit = submission();

@@ -20,7 +20,7 @@
 namespace shoal {
 
 struct StreamLimits {
-  std::uint32_t attempts = 5;            // most attempts of one request, the first one included
+  std::uint32_t attempts = 5;            // most in a row that get nowhere, the first one included
   std::int64_t held_tokens = 64;         // most tokens kept that arrived ahead of the position
   Nanos hold = std::chrono::seconds(1);  // longest wait for the tokens missing before them
   // Longest silence between two batches, and before the first one: queueing is legal there.
@@ -109,7 +109,9 @@ class Stream {
   Instant last_progress_;
   std::optional<Instant> resubmit_at_;  // a raised attempt that waits, see retry_pause
   std::int64_t cached_tokens_ = 0;
-  bool started_ = false;  // a batch of the current attempt came
+  std::uint32_t tries_ = 1;      // attempts in a row that got nowhere, the current one included
+  std::size_t sent_before_ = 0;  // tokens, when the current attempt began
+  bool started_ = false;         // a batch of the current attempt came
   bool done_ = false;
 };
 

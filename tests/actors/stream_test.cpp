@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <doctest/doctest.h>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -126,6 +127,28 @@ TEST_CASE("attempts are bounded, then the client is told once") {
   CHECK_FALSE(last.submit.has_value());
   CHECK(stream.done());
   CHECK_FALSE(stream.on_failure(failure(5, true), kStart).error.has_value());
+}
+
+TEST_CASE("an attempt that brought tokens begins the count anew, one that brought a few does not") {
+  std::vector<TokenId> many(16);
+  std::iota(many.begin(), many.end(), 100);
+  Stream stream = fresh();
+  Position at = 10;
+  std::uint32_t attempt = 1;
+  for (; attempt <= 50; ++attempt) {
+    stream.on_tokens(run(attempt, at, many), kStart);
+    at += std::ssize(many);
+    const StreamStep step = stream.on_failure(failure(attempt, true), kStart);
+    REQUIRE_FALSE(step.error.has_value());
+    CHECK(step.submit.has_value());  // at once: nothing failed twice
+  }
+  for (int i = 0; i < 3; ++i, ++attempt) {
+    stream.on_tokens(run(attempt, at, {7}), kStart);
+    at += 1;
+    CHECK_FALSE(stream.on_failure(failure(attempt, true), kStart).error.has_value());
+    stream.on_time(kStart + seconds(1));
+  }
+  CHECK(stream.on_failure(failure(attempt, true), kStart).error.has_value());
 }
 
 TEST_CASE("the second attempt follows at once, each later one after a longer pause") {
