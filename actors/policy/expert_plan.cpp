@@ -15,6 +15,9 @@ namespace shoal {
 namespace {
 
 constexpr std::int32_t kSmoothed = 50;  // steps that the alarm remembers
+// Of the mean rank: a split counts ranks as level that are so near, and what was packed for splits
+// keeps more to pass on.
+constexpr double kSame = 0.002;
 
 using Loads = std::span<const double>;
 
@@ -38,6 +41,7 @@ class OwnPlanner : public ExpertPlanner {
   }
 
   ExpertPlan plan_layer(const Layer& layer) const override;
+  ExpertPlan first_plan(const ExpertRisk& risk) const;
   double cost(const ExpertPlan& plan) const;
 
   ExpertForecast forecast_;
@@ -54,6 +58,17 @@ double OwnPlanner::cost(const ExpertPlan& plan) const {
          static_cast<double>(plan.moves.most_of_rank) * move;
 }
 
+ExpertPlan OwnPlanner::first_plan(const ExpertRisk& risk) const {
+  SlotExperts packed = pack_experts(setup_.shape, risk.loads());
+  SlotExperts published = eplb_global(setup_.shape, risk.loads());
+  const double of_packed = risk.of(packed);
+  const double of_published = risk.of(published);
+  if (of_published < of_packed - kSame) {
+    return {std::move(published), ExpertChange::kPublished, {}, 0, of_published};
+  }
+  return {std::move(packed), ExpertChange::kRepacked, {}, 0, of_packed};
+}
+
 ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
   const ExpertShape& shape = setup_.shape;
   const Loads loads = layer.loads;
@@ -61,9 +76,7 @@ ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
   const ExpertRisk risk(
       shape, loads, layer.spread, setup_.seed + static_cast<std::uint64_t>(layer.number));
   if (current.empty()) {
-    SlotExperts packed = pack_experts(shape, loads);
-    const double imbalance = risk.of(packed);
-    return {std::move(packed), ExpertChange::kRepacked, {}, 0, imbalance};
+    return first_plan(risk);
   }
   const double before = risk.of(current);
   ExpertPlan best{current, ExpertChange::kKept, {}, before, before};
@@ -91,6 +104,13 @@ ExpertPlan OwnPlanner::plan_layer(const Layer& layer) const {
   if (gain() > shape.slots && (has_one_node || may_cross())) {
     consider(keep_slots(shape, current, pack_experts(shape, loads), false),
              ExpertChange::kRepacked);
+  }
+  // Whatever refining and packing missed: the published placement is not better.
+  if (gain() > 1 && (has_one_node || may_cross())) {
+    const SlotExperts published = eplb_global(shape, loads);
+    if (risk.of(published) < best.imbalance - kSame) {
+      consider(keep_slots(shape, current, published, false), ExpertChange::kPublished);
+    }
   }
   return best;
 }
@@ -175,6 +195,8 @@ std::string_view to_string(ExpertChange change) {
       return "refined";
     case ExpertChange::kRepacked:
       return "repacked";
+    case ExpertChange::kPublished:
+      return "as published";
   }
   return "unknown";
 }

@@ -1,9 +1,11 @@
 // Where the experts of a group go next: planners as registry rows, ours first.
 //
 // Ours compares, for each layer, what there is with a placement refined by moves inside nodes, one
-// refined by any moves, and one packed anew. What counts is predicted time: the imbalance of drawn
-// steps times the steps until the next plan, and what the moves cost. Moves between nodes cost nine
-// times as much, and are looked for only where moves inside leave a rank too full.
+// refined by any moves, one packed anew and the published one: so it is never behind that by more
+// than the moves to it would cost, and what ranks that count as level may differ. What counts is
+// predicted time: the imbalance of drawn steps times the steps until the next plan, and what the
+// moves cost. Moves between nodes cost nine times as much, and are looked for only where moves
+// inside leave a rank too full.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,7 @@ struct ExpertPlanSetup {
   std::uint64_t seed = 1;
 };
 
-enum class ExpertChange : std::uint8_t { kKept, kRefinedInside, kRefined, kRepacked };
+enum class ExpertChange : std::uint8_t { kKept, kRefinedInside, kRefined, kRepacked, kPublished };
 
 std::string_view to_string(ExpertChange change);
 

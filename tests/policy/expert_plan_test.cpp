@@ -2,8 +2,11 @@
 #include "actors/policy/expert_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <doctest/doctest.h>
 
+#include "actors/policy/expert_eplb.h"
+#include "actors/policy/expert_risk.h"
 #include "actors/policy/expert_split.h"
 #include "tests/policy/expert_cases.h"
 
@@ -123,6 +126,45 @@ TEST_CASE("nothing comes from another node that saves less than its price") {
   CHECK(moved(376'000).across_nodes > 0);
   CHECK(moved(1e12).across_nodes == 0);
   CHECK(moved(1e12).slots > 0);
+}
+
+TEST_CASE("by forecast and price the published placement is never better by 0.2 %") {
+  const ExpertPlanCosts costs{.across_above = 0};
+  const auto ns = [&costs](double imbalance, const ExpertMoves& moves) {
+    const double across = moves.slots == 0 ? 0
+                                           : static_cast<double>(moves.across_nodes) /
+                                                 static_cast<double>(moves.slots);
+    return imbalance * costs.layer_ns * costs.steps +
+           static_cast<double>(moves.most_of_rank) *
+               (across * costs.across_ns + (1 - across) * costs.inside_ns);
+  };
+  for (const ExpertShape& shape : kExpertShapes) {
+    for (std::uint64_t seed = 1; seed < 9; ++seed) {
+      CAPTURE(shape.experts);
+      CAPTURE(seed);
+      const auto planner = ours().make({.shape = shape, .costs = costs, .seed = seed});
+      ExpertForecast forecast(1, shape.experts);
+      SlotExperts current;
+      for (std::uint64_t window = 0; window < 4; ++window) {
+        const auto counts = window_of(drawn_loads(shape.experts, 10 * seed + window));
+        planner->saw_window(counts);
+        forecast.saw_window(counts);
+        const std::vector<double> loads = forecast.loads();
+        const ExpertRisk risk(
+            shape, loads, std::hypot(forecast.error(), forecast.step_spread()), seed);
+        SlotExperts published = eplb_global(shape, loads);
+        ExpertMoves moves;
+        if (!current.empty()) {
+          published = keep_slots(shape, current, published, false);
+          moves = moves_between(shape, current, published);
+        }
+        const ExpertPlan plan = planner->plan(std::span(&current, 1)).front();
+        CHECK(ns(risk.of(plan.expert_at), plan.moves) <=
+              ns(risk.of(published) + 0.002, moves) + costs.inside_ns);
+        current = plan.expert_at;
+      }
+    }
+  }
 }
 
 TEST_CASE("the alarm sounds after steps that were too uneven for long, then waits again") {
