@@ -27,6 +27,8 @@ struct BenchAutoscaleOptions {
   int seeds = 5;
   int provisioning_s = 180;  // until a unit that is asked for takes work
   int peak_units = 40;       // that the highest rate of a service needs
+  int target = 75;           // percent of the time that ranks should be busy
+  int limit = 90;            // busier ones are too few
   bool cost = false;         // time of a decision instead
   bool json = false;
 };
@@ -41,6 +43,8 @@ AutoscaleLoad load_of(const BenchAutoscaleOptions& o) {
   load.peak_units = o.peak_units;
   load.timing.provisioning = std::chrono::seconds(o.provisioning_s);
   load.shape.most = o.peak_units;
+  load.shape.target_permille = o.target * 10;
+  load.shape.limit_permille = o.limit * 10;
   return load;
 }
 
@@ -52,6 +56,8 @@ struct Costs {
   void add(const AutoscaleFigures& figures, double load_hours) {
     sum.unit_hours += figures.unit_hours;
     sum.oracle_hours += figures.oracle_hours;
+    sum.equal_hours += figures.equal_hours;
+    sum.delayed_hours += figures.delayed_hours;
     sum.violating += figures.violating * load_hours;
     sum.excess += figures.excess * load_hours;
     sum.changes += figures.changes;
@@ -62,6 +68,8 @@ struct Costs {
     return {sum.unit_hours / seeds,
             sum.oracle_hours / seeds,
             100 * (sum.unit_hours / sum.oracle_hours - 1),
+            100 * (sum.unit_hours / sum.equal_hours - 1),
+            100 * (sum.delayed_hours / sum.oracle_hours - 1),
             100 * sum.violating / hours,
             100 * sum.excess / hours,
             static_cast<double>(sum.changes) / seeds};
@@ -69,10 +77,16 @@ struct Costs {
 };
 
 void bench_hours(const BenchAutoscaleOptions& o, const std::vector<ServiceRates>& services) {
-  FigureTable table(
-      "autoscale",
-      {"service", "policy"},
-      {"unit_hours", "oracle_hours", "over_oracle_%", "too_few_%", "work_above_%", "changes"});
+  FigureTable table("autoscale",
+                    {"service", "policy"},
+                    {"unit_hours",
+                     "oracle_hours",
+                     "over_oracle_%",
+                     "over_equal_%",
+                     "delay_alone_%",
+                     "too_few_%",
+                     "work_above_%",
+                     "changes"});
   std::vector<Costs> all(o.policies.size());
   for (const ServiceRates& service : services) {
     const double hours = static_cast<double>(service.per_s.size()) * service.row_s / 3600;
@@ -159,9 +173,17 @@ void add_bench_autoscale(CLI::App& bench, int& status) {
   autoscale->add_option("--peak-units", o.peak_units, "that a service's highest rate needs")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  autoscale->add_option("--target", o.target, "percent of the time that ranks should be busy")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  autoscale->add_option("--limit", o.limit, "percent: ranks that are busier are too few")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   autoscale->add_flag("--cost", o.cost, "time of the decisions instead, microseconds");
   autoscale->add_flag("--json", o.json, "a line of JSON a row");
   autoscale->footer(
+      "The oracle knows the future and has no delay; its equal is too few as often as the row was, "
+      "in the minutes that cost most.\n\n"
       "Examples:\n  shoal bench autoscale --trace tests/sim/traces/rates-2d.csv.gz\n"
       "  shoal bench autoscale --trace rates.csv.gz --policies ours,reactive --provisioning-s 60");
   autoscale->callback([options, &status] {

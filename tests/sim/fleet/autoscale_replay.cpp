@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
+#include <numeric>
 #include <random>
+#include <vector>
 
 namespace shoal::sim {
 namespace {
@@ -77,6 +80,7 @@ class Replay {
     for (std::int64_t bucket = 0; bucket < buckets; ++bucket) {
       step(bucket, bucket_s);
     }
+    ask_oracles(bucket_s / 3600);
     const auto all = static_cast<double>(std::max<std::int64_t>(buckets, 1));
     figures_.violating /= all;
     figures_.excess /= all;
@@ -100,15 +104,32 @@ class Replay {
     const double rate = rate_at(service_, (static_cast<double>(bucket) + 0.5) * bucket_s);
     serve(rate * ns_a_request_);
     figures_.unit_hours += static_cast<double>(units_.paid()) * bucket_s / 3600;
-    figures_.oracle_hours += static_cast<double>(needed(rate)) * bucket_s / 3600;
+    needs_.push_back(needed(rate));
     std::poisson_distribution<std::int64_t> requests(std::max(rate * bucket_s, 1e-9));
     const double demand = static_cast<double>(requests(random_)) / bucket_s * ns_a_request_;
     const PoolLoad seen{.demand_ns = std::llround(demand), .units = units_.paid()};
     const std::int64_t wanted = scaler_->plan({&seen, 1}).pools[0].units;
     figures_.changes += wanted != units_.paid() ? 1 : 0;
-    const std::int64_t delay =
-        (load_.timing.provisioning + load_.timing.bucket - Nanos{1}) / load_.timing.bucket;
-    units_.set(wanted, bucket + 1 + delay);
+    units_.set(wanted, bucket + 1 + delay());
+  }
+
+  // In buckets.
+  std::int64_t delay() const {
+    return (load_.timing.provisioning + load_.timing.bucket - Nanos{1}) / load_.timing.bucket;
+  }
+
+  // A unit that must be up costs from its delay before that on.
+  void ask_oracles(double bucket_hours) {
+    for (auto now = needs_.begin(); now != needs_.end(); ++now) {
+      const auto left = std::min<std::int64_t>(needs_.end() - now, delay() + 1);
+      figures_.oracle_hours += static_cast<double>(*now) * bucket_hours;
+      figures_.delayed_hours +=
+          static_cast<double>(*std::max_element(now, now + left)) * bucket_hours;
+    }
+    const auto too_few = static_cast<std::ptrdiff_t>(figures_.violating);
+    std::sort(needs_.begin(), needs_.end(), std::greater<>());
+    const auto spared = std::accumulate(needs_.begin(), needs_.begin() + too_few, std::int64_t{0});
+    figures_.equal_hours = figures_.oracle_hours - static_cast<double>(spared) * bucket_hours;
   }
 
   void serve(double demand_ns) {
@@ -125,6 +146,7 @@ class Replay {
   std::unique_ptr<Autoscaler> scaler_;
   double ns_a_request_;
   Units units_;
+  std::vector<std::int64_t> needs_;  // of each bucket so far
   std::mt19937_64 random_;
   AutoscaleFigures figures_;
 };

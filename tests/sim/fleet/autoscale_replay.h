@@ -19,9 +19,14 @@ struct AutoscaleLoad {
 
 struct AutoscaleFigures {
   double unit_hours = 0;
-  double oracle_hours = 0;  // of one that has at every minute the fewest that meet the target
-  double violating = 0;     // share of the time in which ranks were busier than the limit
-  double excess = 0;        // mean over the time of the work above the limit, over the work
+  // Of those that know the future, and have at every minute the fewest that meet the target: as
+  // soon as they want; or too few as often as the row was, in the minutes that cost most; or never
+  // too few, but with the same delay.
+  double oracle_hours = 0;
+  double equal_hours = 0;
+  double delayed_hours = 0;
+  double violating = 0;  // share of the time in which ranks were busier than the limit
+  double excess = 0;     // mean over the time of the work above the limit, over the work
   std::int64_t changes = 0;
 };
 
