@@ -448,10 +448,6 @@ Result<void> join_cluster(const Config& config, ClusterParts parts, NodeContext&
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 // One balancer a cluster, beside the membership.
 void open_cluster_experts(NodeContext& context) {
   const ClusterContext* cluster = context.cluster.get();

@@ -194,15 +194,14 @@ void multiply_exactly(const Weight& w,
 
 // Row `row` as floats. Copied even if it is fp32: a tensor of a mapped file may start at any byte.
 const float* weight_row(const Weight& w, std::int64_t row, std::vector<float>& buffer) {
-  const std::byte* values = w.values + row * row_bytes(w);
+  const std::uint8_t* values = row_codes(w, row);
   float* floats = reserve(buffer, w.cols);
   if (w.format == WeightFormat::kF32) {
     std::memcpy(floats, values, static_cast<std::size_t>(w.cols) * sizeof(float));
   } else if (w.format == WeightFormat::kBf16) {
     widen(reinterpret_cast<const Bf16*>(values), w.cols, floats);
   } else {
-    const std::uint8_t* scales = w.scales + row / kGroup * (w.cols / kGroup);
-    decode_fp8_row(reinterpret_cast<const std::uint8_t*>(values), scales, w.cols, floats);
+    decode_fp8_row(values, row_scales(w, row), w.cols, floats);
   }
   return floats;
 }
